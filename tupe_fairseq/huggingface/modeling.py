@@ -198,7 +198,8 @@ class TupeModel(TupePreTrainedModel):
         x = self.embed_tokens(tokens) if vectors is None else vectors
         x = self.embedding_scale * x
         x = shift.to_end(x)
-        tokens, types = (None if t is None else shift.to_end(t) for t in (tokens, types))
+        tokens = None if tokens is None else shift.to_end(tokens)
+        types = None if types is None else shift.to_end(types)
         padding = shift.padding
         if weights and padding is not None:
             # Keeps the sequences of a batch in their order.

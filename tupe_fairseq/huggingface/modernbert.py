@@ -77,7 +77,8 @@ def rotation(config: Any) -> dict[str, Any]:
     else:
         for kind in (GLOBAL, LOCAL):
             _require(f"rope_type of {kind}", parameters[kind]["rope_type"], ("default",))
-        theta, local = (parameters[kind]["rope_theta"] for kind in (GLOBAL, LOCAL))
+        theta = parameters[GLOBAL]["rope_theta"]
+        local = parameters[LOCAL]["rope_theta"]
     has_window = windows(config)["attention_window"] is not None
     return {
         "rope_halves": True,
