@@ -21,7 +21,8 @@ ROUNDING = 3
 
 def separator(converted: Converted) -> int:
     """The id after which token types change: `</s>`, or any other than padding."""
-    end, padding = (converted.settings[f"{kind}_token_id"] for kind in ("eos", "pad"))
+    end = converted.settings["eos_token_id"]
+    padding = converted.settings["pad_token_id"]
     return int(padding == 0) if end is None else end
 
 
@@ -144,7 +145,8 @@ def _compare_outputs(before: Opened, after: Opened, converted: Converted, name: 
 
 def _compare_texts(before: Opened | None, after: Opened | None, lower_case: bool) -> list[str]:
     """The parts of both tokenizers where neither is fairseq's, and the ids of some texts."""
-    encode, encode_after = (end.encode if end else None for end in (before, after))
+    encode = before.encode if before else None
+    encode_after = after.encode if after else None
     if before is None or after is None or encode is None or encode_after is None:
         return ["ids of texts are not compared: one side has no tokenizer"]
     common = before.tokenizer.keys() & after.tokenizer.keys()

@@ -24,7 +24,7 @@ TOKEN_TYPES = f"{ENCODER}embed_token_types.weight"
 HEADS = "heads."
 #: The one that a class of transformers has.
 ONE_HEAD = "head."
-#: BERT's.
+#: The pooler of BERT.
 POOLER = "pooler."
 #: The name of a classification head that was trained in transformers; fairseq's default.
 HEAD = "sentence_classification_head"

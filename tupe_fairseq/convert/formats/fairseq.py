@@ -165,7 +165,8 @@ def _settings(
 
 def _with_more_symbols(words: Dictionary) -> Dictionary:
     """The dictionary of the authors' code, whose own symbols come first."""
-    tokens, counts = (every[words.nspecial :] for every in (words.symbols, words.count))
+    tokens = words.symbols[words.nspecial :]
+    counts = words.count[words.nspecial :]
     return dictionary_of([*MORE_SYMBOLS, *tokens], [1] * len(MORE_SYMBOLS) + counts)
 
 
