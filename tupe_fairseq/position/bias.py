@@ -105,7 +105,8 @@ class AttentionBias:
     def rows(self, first: int, last: int, keys: slice | None = None) -> Tensor:
         """The term of queries first, ..., last − 1 and of all keys or some, H×(last−first)×S."""
         # `slice.indices` would fix the length of a graph that torch.export traces.
-        begin, end = (keys.start, keys.stop) if keys else (0, self.num_keys)
+        begin = keys.start if keys else 0
+        end = keys.stop if keys else self.num_keys
         if self.cells is not None:
             return self.cells[:, first:last, begin:end]
         rows = self._sum(first, last, begin, end)
