@@ -17,7 +17,7 @@ from tupe_fairseq.convert.dictionaries import dictionary_of, dictionary_text
 
 OVERWRITTEN = """
 import sys
-from tupe_fairseq.convert.directory import read_state
+from tupe_fairseq.convert.fairseq_models import read_state
 state = read_state(sys.argv[1])
 open(sys.argv[1], "wb").close()
 print(sum(value.sum().item() for value in state["model"].values()))

@@ -78,7 +78,6 @@ class Backend:
     """Computes softmax(q kᵀ + positional terms) v, exactly."""
 
     name: str
-    #: The features that it supports.
     supports: frozenset[Feature] = frozenset()
 
     def unsupported(self, features: Collection[Feature]) -> str | None:

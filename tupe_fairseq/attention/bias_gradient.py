@@ -19,14 +19,14 @@ class BiasGradient:
 
     def grad_rows(self, block: Block) -> Tensor:
         """Where to sum the gradient of `Block.rows_of`, H×R×S."""
-        if "cells" in self.sums and not block.adds_cls:
+        if "cells" in self.sums and not block.cls_in_front:
             return block.rows_of(replace(self.bias, cells=self.sums["cells"]))
         return torch.zeros_like(block.rows_of(self.bias))
 
     def add_rows(self, block: Block, gradient: Tensor) -> None:
         """Add the gradient of these rows to the parts from which they are computed."""
         if "cells" in self.sums:
-            if not block.adds_cls:
+            if not block.cls_in_front:
                 return  # `gradient` is a view of the sums.
             rows = self.sums["cells"][:, block.first : block.first + block.rows]
             for columns, keys in block.spans:

@@ -1,14 +1,10 @@
 """Attention in blocks, for CPUs: memory O(T), no B×H×T×T tensor in either direction.
 
-The scores of a block stay in cache from one product to the next, and are computed again in the
-backward pass (Dao et al. 2022). The gradient of the positional term is summed over sequences block
-by block.
+Where torch's kernel or one in C is faster, it computes the scores instead.
 """
 
 import functools
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -17,19 +13,17 @@ from torch import Tensor
 from ..base.machine import fact_of_processor
 from ..kernels.attend import attend
 from ..kernels.dropout import dropout as drop
-from ..kernels.products import multiply
 from ..kernels.random_bits import draw_key
-from ..kernels.softmax import ScoreTerms, softmax_dropout_, softmax_dropout_backward_
+from ..kernels.softmax import ScoreTerms
 from ..position.bias import AttentionBias
 from ..position.dtypes import widened
 from ..position.relative import RelativeVectors
 from .backend import ATTENTION_BACKENDS, Backend, Feature, Inputs, Prepared
-from .bias_gradient import BiasGradient
-from .blocks import Block, Blocks, split_into_blocks
-from .first_derivatives import refuse_second
+from .blocked_function import Attend, BlockedPass
+from .blocks import Blocks, split_into_blocks
 from .fused import padding_scores
 from .layout import Layout
-from .relative import TENSORS, Table, Tensors, heads_first, relative_inputs
+from .relative import relative_inputs
 
 #: Below this share of the cells, blocks are faster than torch's kernel, which computes all cells.
 SPARSE = 2 / 3
@@ -55,9 +49,10 @@ class Blocked(Backend):
         padding = padding_scores(layout.padding_mask, wide)
         bias = None if bias is None else bias.to(wide)
         if layout.other_queries or not layout.batch:
-            # No blocks.
             mask = None if bias is None else bias.dense()[None]
-            return Inputs(padding if mask is None else mask if padding is None else mask + padding)
+            if mask is None or padding is None:
+                return Inputs(padding if mask is None else mask)
+            return Inputs(mask + padding)
         if bias is not None and bias.cells is not None and bias.cells.stride(-1) != 1:
             bias = replace(bias, cells=bias.cells.contiguous())
         if bias is not None and heads * layout.length**2 * wide.itemsize <= DENSE:
@@ -86,14 +81,19 @@ class Blocked(Backend):
         p: float,
         relative: RelativeVectors | None = None,
     ) -> Tensor:
-        inputs, dtype, wide = prepared.inputs, v.dtype, widened(v.dtype)
+        inputs = prepared.inputs
+        dtype = v.dtype
+        wide = widened(v.dtype)
         if p == 1:
             return v.new_zeros(*q.shape[:-1], v.size(-1))
-        blocks, fused = inputs.blocks, not p and relative is None
+        blocks = inputs.blocks
+        fused = not p and relative is None
         if fused and blocks is not None and blocks.natively:
             return F.scaled_dot_product_attention(q, k, v, inputs.padding, scale=1.0)
         if dtype != wide:
-            q, k, v = q.to(wide), k.to(wide), v.to(wide)
+            q = q.to(wide)
+            k = k.to(wide)
+            v = v.to(wide)
         if blocks is None:
             # Vectors by distance meet this in empty batches alone: incremental decoding gives
             # them to `eager`.
@@ -111,18 +111,20 @@ class Blocked(Backend):
         tensors, firsts = relative_inputs(q, k, v, relative)
         parts = () if blocks.bias is None else blocks.bias.parts().values()
         key = draw_key() if p else 0
-        out = _Attend.apply(_Pass(blocks, p, key, firsts), *tensors.heads_first(), *parts)
+        out = Attend.apply(BlockedPass(blocks, p, key, firsts), *tensors.heads_first(), *parts)
         return out.to(dtype)
 
 
 def _divided(bias: AttentionBias | None, layout: Layout, heads: int, dtype: torch.dtype) -> Blocks:
     """The blocks of a batch without padding's scores."""
     lengths = layout.lengths or (layout.length,) * layout.batch
-    visible, global_cls = None, False
+    visible = None
+    untie_cls = False
     if bias is not None and bias.visible is not None:
         visible = bias.visible.reach(layout.length)
-        global_cls = bias.visible.exempts_cls(layout.length)
-    blocks = split_into_blocks(heads, lengths, visible, global_cls)
+        # In short sequences, no token is outside of the window.
+        untie_cls = bias.visible.untie_cls and -visible[0] < layout.length - 1
+    blocks = split_into_blocks(heads, lengths, visible, untie_cls)
     cells = [block.cells for same_queries in blocks for block in same_queries]
     return Blocks(
         blocks,
@@ -131,7 +133,7 @@ def _divided(bias: AttentionBias | None, layout: Layout, heads: int, dtype: torc
         workspace=torch.empty(2, max(cells), dtype=dtype),
         share=sum(cells) / (heads * layout.batch * layout.length**2),
         visible=visible,
-        global_cls=global_cls,
+        untie_cls=untie_cls,
         lengths=layout.lengths,
     )
 
@@ -165,7 +167,7 @@ def _is_torch_faster(blocks: Blocks) -> bool:
 def _is_kernel_faster(blocks: Blocks, by_torch: bool, length: int) -> bool:
     """Whether the kernel in C is, where there is one: it has no gradient and no dropout."""
     # It requires that the keys of a query are contiguous.
-    is_served = not blocks.global_cls and (blocks.bias is None or blocks.cells is not None)
+    is_served = not blocks.untie_cls and (blocks.bias is None or blocks.cells is not None)
     return is_served and not torch.is_grad_enabled() and not (by_torch and length < SHORT)
 
 
@@ -175,126 +177,6 @@ def _attend_other(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float
         return F.scaled_dot_product_attention(q, k, v, mask, scale=1.0)
     scores = q @ k.mT if mask is None else q @ k.mT + mask
     return drop(scores.softmax(-1), p) @ v
-
-
-class _Pass(NamedTuple):
-    """Constants of a forward pass and its backward pass.
-
-    Attributes:
-        blocks: the blocks.
-        p: probability of dropping a weight.
-        key: of the dropout masks.
-        firsts: the first distance of each table in `Tensors`.
-    """
-
-    blocks: Blocks
-    p: float
-    key: int
-    firsts: Mapping[str, int]
-
-
-def _each_block(
-    this: _Pass, learned: BiasGradient | None = None
-) -> Iterator[tuple[Block, ScoreTerms, Tensor | None]]:
-    """Blocks, the terms of each, and where to sum the gradient of the bias."""
-    blocks = this.blocks
-    for same_queries in blocks.blocks:
-        largest = same_queries[0]
-        rows = None if blocks.bias is None else largest.rows_of(blocks.bias)
-        grad_rows = None if learned is None else learned.grad_rows(largest)
-        for block in same_queries:
-            bias = None if rows is None else block.part_of(rows)
-            padding = None if blocks.padding is None else block.padding_of(blocks.padding)
-            grad_bias = None if grad_rows is None else block.part_of(grad_rows)
-            yield block, ScoreTerms(bias, padding, this.p, this.key, block.first_word), grad_bias
-        if learned is not None and grad_rows is not None:
-            learned.add_rows(largest, grad_rows)
-
-
-class _Attend(torch.autograd.Function):
-    """softmax(q kᵀ + bias_ij) v, B×H×T×D, from `Tensors` and the parts of the bias."""
-
-    @staticmethod
-    def forward(ctx: Any, this: _Pass, *tensors: Any) -> Tensor:
-        x = Tensors(*tensors[:TENSORS])
-        out = this.blocks.empty_like(x.v)
-        of_scores, of_values = _by_use(x.tables(this.firsts, out=out))
-        for block, terms, _ in _each_block(this):
-            scores = block.cells_in(this.blocks.workspace[0])
-            for product in block.products_with_keys(block.queries(x.q), x.k, scores):
-                multiply(*product)
-            _add(of_scores, block, scores)
-            softmax_dropout_(scores, terms)
-            for product in block.sums_over_keys(scores, x.v, block.queries(out)):
-                multiply(*product)
-            _sum(of_values, block, scores)
-        ctx.save_for_backward(*tensors)
-        ctx.this = this
-        return out.transpose(0, 1)
-
-    @staticmethod
-    def backward(ctx: Any, grad_out: Any) -> tuple[Tensor | None, ...]:
-        # Once: checkpointing of activations computes them again at each access.
-        saved = ctx.saved_tensors
-        learns = any(ctx.needs_input_grad[1 + TENSORS :])
-        with torch.no_grad():
-            gradients = _gradients(ctx.this, saved, grad_out, learns)
-        return None, *refuse_second(gradients, (grad_out, *saved), Blocked.name)
-
-
-def _gradients(
-    this: _Pass, saved: Any, grad_out: Tensor, learns: bool
-) -> tuple[Tensor | None, ...]:
-    """Of the tensors of `_Attend`; of the parts of the bias if it `learns`."""
-    blocks = this.blocks
-    x, parts = Tensors(*saved[:TENSORS]), saved[TENSORS:]
-    grad_out = heads_first(grad_out)
-    grads = x.zeros(blocks)
-    tables = x.tables(this.firsts, grads, grad_out)
-    of_scores, of_values = _by_use(tables)
-    learned = BiasGradient(blocks.bias) if learns and blocks.bias is not None else None
-    for block, terms, grad_bias in _each_block(this, learned):
-        queries, grad_rows = block.queries(x.q), block.queries(grad_out)
-        scores, grad_scores = map(block.cells_in, blocks.workspace)
-        for product in (
-            *block.products_with_keys(queries, x.k, scores),
-            *block.products_with_keys(grad_rows, x.v, grad_scores),
-        ):
-            multiply(*product)
-        _add(of_scores, block, scores)
-        _add(of_values, block, grad_scores)
-        softmax_dropout_backward_(scores, grad_scores, grad_bias, terms)
-        # The first queries see all keys and write, unless keys are hidden: then the gradients
-        # begin with 0 (`Blocks.empty_like`).
-        accumulate = block.first > 0 or blocks.hides
-        for product in (
-            *block.sums_over_queries(scores, grad_rows, grads.v, accumulate),
-            *block.sums_over_queries(grad_scores, queries, grads.k, accumulate),
-            *block.sums_over_keys(grad_scores, x.k, block.queries(grads.q)),
-        ):
-            multiply(*product)
-        _sum(of_scores, block, grad_scores)
-        _sum(of_values, block, scores)
-    of_tables: dict[str, Any] = {name: table.gradient for name, table in tables.items()}
-    grads = grads._replace(**of_tables)
-    of_parts = [None] * len(parts) if learned is None else learned.sums.values()
-    return (*grads, *of_parts)
-
-
-def _add(tables: list[Table], block: Block, cells: Tensor) -> None:
-    for table in tables:
-        table.add_to_cells(block, cells)
-
-
-def _sum(tables: list[Table], block: Block, cells: Tensor) -> None:
-    for table in tables:
-        table.add_from_cells(block, cells)
-
-
-def _by_use(tables: Mapping[str, Table]) -> tuple[list[Table], list[Table]]:
-    """The tables that add to scores, and those that add to the output."""
-    of_values = [table for name, table in tables.items() if name == "for_values"]
-    return [table for table in tables.values() if table not in of_values], of_values
 
 
 ATTENTION_BACKENDS.register(Blocked.name)(Blocked())

@@ -52,7 +52,8 @@ class Group(NamedTuple):
     @property
     def matrices(self) -> int:
         """Number of matrices M."""
-        heads, sequences = self.heads, self.sequences
+        heads = self.heads
+        sequences = self.sequences
         return (heads.stop - heads.start) * (sequences.stop - sequences.start)
 
     def matrices_of(self, x: Tensor) -> Tensor:
@@ -68,9 +69,9 @@ class Block(NamedTuple):
         first: the first query.
         rows: number of queries R.
         first_key: the first of the consecutive keys that these queries can see.
-        num_keys: number of keys S, key 0 included if adds_cls.
+        num_keys: number of keys S, [CLS] included if cls_in_front.
         first_word: counter of the first random word of its dropout mask.
-        adds_cls: whether they also see key 0, which is not among these keys and comes first.
+        cls_in_front: whether [CLS], key 0, is in front of the consecutive keys, as one key more.
     """
 
     group: Group
@@ -79,7 +80,7 @@ class Block(NamedTuple):
     first_key: int
     num_keys: int
     first_word: int
-    adds_cls: bool = False
+    cls_in_front: bool = False
 
     @property
     def cells(self) -> int:
@@ -98,14 +99,14 @@ class Block(NamedTuple):
     def spans(self) -> list[tuple[slice, slice]]:
         """Columns of the cells, and the consecutive keys that they belong to.
 
-        For example with key 0 before the keys 7, 8 and 9 (num_keys = 4, adds_cls):
+        For example with [CLS] before the keys 7, 8 and 9 (num_keys = 4, cls_in_front):
 
             columns   0 | 1 2 3
             keys      0 | 7 8 9
         """
-        count = self.num_keys - self.adds_cls
+        count = self.num_keys - self.cls_in_front
         near = slice(self.first_key, self.first_key + count)
-        if not self.adds_cls:
+        if not self.cls_in_front:
             return [(slice(0, count), near)]
         return [(slice(0, 1), slice(0, 1)), (slice(1, self.num_keys), near)]
 
@@ -162,7 +163,8 @@ class Blocks:
         workspace: memory for the cells of two blocks, 2×cells.
         share: of the cells, those in blocks; the others are padding or hidden.
         visible: the lowest and the highest distance of keys that a query sees; or None for all.
-        global_cls: whether query 0 sees all keys, and key 0 is seen by all queries.
+        untie_cls: whether [CLS] is outside of the window: query 0 sees all keys, and all queries
+            see key 0.
         lengths: tokens of each sequence, or None where padding is anywhere or nowhere.
         by_torch: whether torch's fused kernel is faster, without dropout and vectors by distance.
         by_kernel: whether the kernel in C is still faster, where there is one.
@@ -175,7 +177,7 @@ class Blocks:
     workspace: Tensor
     share: float
     visible: tuple[int, int] | None = None
-    global_cls: bool = False
+    untie_cls: bool = False
     lengths: tuple[int, ...] | None = None
     by_torch: bool = False
     by_kernel: bool = False
@@ -201,7 +203,7 @@ def split_into_blocks(
     heads: int,
     lengths: Sequence[int],
     visible: tuple[int, int] | None = None,
-    global_cls: bool = False,
+    untie_cls: bool = False,
 ) -> list[list[Block]]:
     """Blocks that cover the visible cells of all tokens; each inner list has the same queries.
 
@@ -212,17 +214,18 @@ def split_into_blocks(
         lengths: tokens of each sequence, the longest first.
         visible: the lowest and the highest distance j − i of keys that a query i can see, at most
             and at least 0; or None for all keys.
-        global_cls: whether query 0 sees all keys, and key 0 is seen by all queries.
+        untie_cls: whether [CLS] is outside of the window: query 0 sees all keys, and all queries
+            see key 0.
     """
     longest = max(lengths)
     low, high = visible or (-longest, longest)
     # A block computes more cells than its queries see, and the fewer queries the fewer of these.
     sees = min(high, longest) - max(low, -longest)
     most_rows = longest if visible is None else min(longest, max(NARROW, sees // 4))
-    most_keys = min(longest, most_rows + high - low + global_cls)
+    most_keys = min(longest, most_rows + high - low + untie_cls)
     groups = [
         group
-        for start, stop in batched(heads, lengths, visible is None)
+        for start, stop in batched(heads, lengths, visible is not None)
         for group in _groups(heads, start, stop, lengths, most_rows * most_keys)
     ]
     largest = max(group.matrices * min(group.keys, most_keys) for group in groups)
@@ -230,31 +233,32 @@ def split_into_blocks(
     word = 0
     blocks: list[list[Block]] = []
     # A query that sees all keys has blocks of its own.
-    firsts = [0, *range(1, longest, step)] if global_cls else range(0, longest, step)
+    firsts = [0, *range(1, longest, step)] if untie_cls else range(0, longest, step)
     for first in firsts:
-        sees_all = global_cls and first == 0
+        is_cls = untie_cls and first == 0
         blocks.append([])
         for group in groups:
             if first < group.keys:
-                rows = 1 if sees_all else min(step, group.keys - first)
+                rows = 1 if is_cls else min(step, group.keys - first)
                 first_key = max(0, first + low)
-                adds_cls = global_cls and first_key > 0
-                last = group.keys if sees_all else min(group.keys, first + rows + high)
-                count = last - first_key + adds_cls
-                blocks[-1].append(Block(group, first, rows, first_key, count, word, adds_cls))
+                cls_in_front = untie_cls and first_key > 0
+                last = group.keys if is_cls else min(group.keys, first + rows + high)
+                count = last - first_key + cls_in_front
+                blocks[-1].append(Block(group, first, rows, first_key, count, word, cls_in_front))
                 word += words_per_mask(group.matrices * rows, count)
     return blocks
 
 
-def batched(heads: int, lengths: Sequence[int], sees_all: bool) -> list[tuple[int, int]]:
+def batched(heads: int, lengths: Sequence[int], hides: bool) -> list[tuple[int, int]]:
     """Runs start, ..., stop − 1 of sequences of similar length, the longest first.
 
-    Without hidden keys, a small batch is one run: calls for each run take longer than the cells of
-    padding.
+    A small batch is one run, unless keys are hidden (`hides`): calls for each run take longer than
+    the cells of padding.
     """
-    if sees_all and heads * len(lengths) * lengths[0] ** 2 <= BLOCK:
+    if not hides and heads * len(lengths) * lengths[0] ** 2 <= BLOCK:
         return [(0, len(lengths))]
-    runs, start = [], 0
+    runs = []
+    start = 0
     for i in range(1, len(lengths) + 1):
         if i == len(lengths) or lengths[i] < SIMILAR * lengths[start]:
             runs.append((start, i))
@@ -264,7 +268,8 @@ def batched(heads: int, lengths: Sequence[int], sees_all: bool) -> list[tuple[in
 
 def _groups(heads: int, start: int, stop: int, lengths: Sequence[int], cells: int) -> list[Group]:
     """Groups of sequences start, ..., stop − 1; `cells` is what a block has of each matrix."""
-    count, keys = stop - start, lengths[start]
+    count = stop - start
+    keys = lengths[start]
     together = 1
     if count in (1, len(lengths)):
         together = max(1, BLOCK // max(count * min(cells, keys * keys), 1))

@@ -20,7 +20,9 @@ class Source:
     """
 
     def __init__(self, vectors: Tensor, padding_mask: Tensor | None = None, backend: str = "auto"):
-        self.vectors, self.padding_mask, self.name = vectors, padding_mask, backend
+        self.vectors = vectors
+        self.padding_mask = padding_mask
+        self.name = backend
         chosen = choose_backend(backend, {Feature.DECODER}, vectors.device.type)
         #: What all layers share.
         self.prepared = self.prepare(chosen)
@@ -48,7 +50,8 @@ class CrossAttention(Projections):
 
     def project(self, source: Source) -> tuple[Tensor, Tensor]:
         """Keys and values of the source, B×H×S×D each."""
-        keys, values = (project(source.vectors, p) for p in (self.k_proj, self.v_proj))
+        keys = project(source.vectors, self.k_proj)
+        values = project(source.vectors, self.v_proj)
         return self.per_head(keys), self.per_head(values)
 
     def forward(
@@ -73,7 +76,8 @@ class CrossAttention(Projections):
         scaling = k.size(-1) ** -0.5
         # n·B×T×C -> B×n·T×C -> B×H×n·T×D
         q = self.per_head((project(x, self.q_proj) * scaling).view(len(k), -1, x.size(-1)))
-        dropout, weights = self.dropout if self.training else 0.0, None
+        dropout = self.dropout if self.training else 0.0
+        weights = None
         if need_weights:
             prepared = source.prepare(EAGER)
             out, weights = EAGER.attend_with_weights(q, k, v, prepared, dropout)

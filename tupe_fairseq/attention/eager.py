@@ -46,7 +46,8 @@ class Eager(Backend):
         relative: RelativeVectors | None = None,
     ) -> tuple[Tensor, Tensor]:
         """As `attend`; also returns the weights before dropout, B×H×T×S."""
-        bias, padding = prepared.inputs.bias, prepared.inputs.padding
+        bias = prepared.inputs.bias
+        padding = prepared.inputs.padding
         # B×H×T×E · B×H×E×S -> B×H×T×S
         scores = q @ k.transpose(-2, -1)
         if relative is not None:

@@ -40,7 +40,9 @@ class Flash(Backend):
         p: float,
         relative: RelativeVectors | None = None,
     ) -> Tensor:
-        inputs, queries, keys = prepared.inputs, [q], [k]
+        inputs = prepared.inputs
+        queries = [q]
+        keys = [k]
         if inputs.queries is not None and inputs.keys is not None:
             queries.append(inputs.queries.expand(len(q), -1, -1, -1))
             keys.append(inputs.keys.expand(len(k), -1, -1, -1))

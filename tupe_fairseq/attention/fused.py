@@ -42,14 +42,17 @@ def fused_attention(
         B×H×T×D.
     """
     if padding is not None:
-        q, k = queries[0], keys[0]
+        q = queries[0]
+        k = keys[0]
         queries = [*queries, q.new_ones(()).expand(*q.shape[:-1], 1)]
         # B×1×1×S -> B×H×S×1
         keys = [*keys, padding.mT.expand(*k.shape[:-1], 1)]
     width = sum(part.size(-1) for part in queries)
     width += -width % MULTIPLE
     # The kernels require values as wide as keys.
-    q, k, wide_v = (_concatenate(parts, width) for parts in (queries, keys, [v]))
+    q = _concatenate(queries, width)
+    k = _concatenate(keys, width)
+    wide_v = _concatenate([v], width)
     trained = mask is not None and torch.is_grad_enabled()
     is_rounded = 16 * dropout % 1 != 0
     with sdpa_kernel(WITHOUT_CUDNN) if trained or is_rounded else nullcontext():

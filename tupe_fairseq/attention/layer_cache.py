@@ -27,8 +27,10 @@ class LayerCache:
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Add keys and values of the next token; returns those of all tokens so far."""
         if self.keys is not None and self.values is not None:
-            k, v = torch.cat((self.keys, k), 2), torch.cat((self.values, v), 2)
-        self.keys, self.values = k, v
+            k = torch.cat((self.keys, k), 2)
+            v = torch.cat((self.values, v), 2)
+        self.keys = k
+        self.values = v
         return k, v
 
     def reorder(self, order: Tensor) -> None:

@@ -117,8 +117,15 @@ class Layout:
         token_of_cell[attention_cells] = torch.arange(count, device=device)
         mask = torch.arange(length, device=device) >= lengths[:, None]
         longest_first = tuple(sorted(padding.lengths, reverse=True))
-        cells = batch_cells, attention_cells, token_of_cell
-        return cls(batch, length, mask, longest_first, *cells)
+        return cls(
+            batch,
+            length,
+            mask,
+            longest_first,
+            batch_cells,
+            attention_cells,
+            token_of_cell,
+        )
 
     def pack(self, x: Tensor) -> Tensor:
         """The tokens of a batch: B×T×C -> N×C, or x itself where padding stays."""
@@ -133,13 +140,13 @@ class Layout:
         batch = x.new_zeros(self.batch * self.length, x.size(-1))
         return batch.index_copy(0, self.batch_cells, x).unflatten(0, (-1, self.length))
 
-    def rows_of(self, cells: Tensor) -> Tensor:
-        """The tokens at these cells of the batch, M; token 0 at padding."""
+    def tokens_at(self, cells: Tensor) -> Tensor:
+        """The tokens at these cells of the batch, M of N; token 0 at padding."""
         if self.batch_cells is None:
             return cells
-        rows = cells.new_zeros(self.batch * self.length)
-        rows[self.batch_cells] = torch.arange(len(self.batch_cells), device=cells.device)
-        return rows[cells]
+        tokens = cells.new_zeros(self.batch * self.length)
+        tokens[self.batch_cells] = torch.arange(len(self.batch_cells), device=cells.device)
+        return tokens[cells]
 
     def to_attention(self, x: Tensor) -> Tensor:
         """Tokens to cells of attention: N×C -> B×T×C; padding gets the row's first token."""

@@ -51,7 +51,9 @@ class TupeMultiheadAttention(Projections):
         Returns:
             The shape of x.
         """
-        encoding, layout, terms = prepared.encoding, prepared.layout, self.layer_terms
+        encoding = prepared.encoding
+        layout = prepared.layout
+        terms = self.layer_terms
         assert encoding is not None
         q, k, v = encoding.rotate(*self._project(x, layout), prepared.start)
         relative = None

@@ -182,7 +182,7 @@ class LayerPlan:
         """
         with without_autocast(device.type):
             bias = encoding.attention_bias(length, length)
-            visible = Visible(causal, self.window, global_cls=encoding.untie_cls)
+            visible = Visible(causal, self.window, encoding.untie_cls)
             if not visible.hides(length):
                 return bias
             if bias is None:

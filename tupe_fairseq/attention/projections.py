@@ -23,7 +23,8 @@ class Projections(nn.Module):
         bias: bool = True,
     ):
         super().__init__()
-        self.num_heads, self.dropout = num_heads, dropout
+        self.num_heads = num_heads
+        self.dropout = dropout
         self.q_proj = nn.Linear(embed_dim, embed_dim, bias)
         self.k_proj = nn.Linear(source_dim, embed_dim, bias)
         self.v_proj = nn.Linear(source_dim, embed_dim, bias)

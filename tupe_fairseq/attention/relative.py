@@ -79,15 +79,19 @@ class Table:
         by_key: bool = False,
     ):
         # As the kernel for products requires.
-        self.vectors, self.first, self.by_key = vectors.contiguous(), first, by_key
-        self.x, self.out = x, out
+        self.vectors = vectors.contiguous()
+        self.first = first
+        self.by_key = by_key
+        self.x = x
+        self.out = out
         self.gradient: Tensor | None = None
         self.workspace = vectors.new_empty(0)
 
     def add_to_cells(self, block: Block, cells: Tensor) -> None:
         """Add x_i · vector_{j−i}, or x_j by key, to cells M×R×S."""
         for tile in self._tiles(block, cells):
-            rows, vectors = self._rows(tile), self.vectors[tile.reached]
+            rows = self._rows(tile)
+            vectors = self.vectors[tile.reached]
             products = self._workspace(*rows.shape[:2], vectors.size(1))
             multiply(rows, vectors.mT, products)
             add_by_distance_(tile.cells, tile.by_matrix(products), tile.offset, self.by_key)
@@ -129,13 +133,13 @@ class Table:
         return self.workspace[:count].view(size)
 
     def _tiles(self, block: Block, cells: Tensor) -> Iterator[Tile]:
-        # `adds_cls` needs no care: only TUPE unties [CLS], and it has no vectors by distance.
-        table, group = ByDistance(self.vectors, self.first), block.group
+        # `cls_in_front` needs no care: only TUPE unties [CLS], and it has no vectors by distance.
+        table = ByDistance(self.vectors, self.first)
+        group = block.group
         queries = range(block.first, block.first + block.rows)
         keys = range(block.first_key, block.first_key + block.num_keys)
-        length, across = len(queries), len(keys)
-        if self.by_key:
-            length, across = across, length
+        length = len(keys if self.by_key else queries)
+        across = len(queries if self.by_key else keys)
         # With few vectors, a tile of all rows has no more columns than a smaller one.
         step = length if self.vectors.size(1) <= across else TILE
         matrices = len(cells) // (group.heads.stop - group.heads.start)
@@ -147,9 +151,13 @@ class Table:
             for begin in range(0, length, step):
                 part = slice(begin, begin + step)
                 if self.by_key:
-                    i, j, in_tile = queries, keys[part], in_heads[:, :, part]
+                    i = queries
+                    j = keys[part]
+                    in_tile = in_heads[:, :, part]
                 else:
-                    i, j, in_tile = queries[part], keys, in_heads[:, part]
+                    i = queries[part]
+                    j = keys
+                    in_tile = in_heads[:, part]
                 rows = j if self.by_key else i
                 start, stop = table.reached(j[0] - i[-1], j[-1] - i[0])
                 # Of cell (0, 0): distance −first-> row of the table −start-> column of the product
@@ -223,7 +231,6 @@ class Tensors(NamedTuple):
         }
 
 
-#: Their number.
 TENSORS = len(Tensors._fields)
 
 
@@ -245,7 +252,8 @@ def relative_inputs(
     """
     if relative is None:
         return Tensors(q, k, v), {}
-    tables = {name: table for name in TABLES if (table := getattr(relative, name)) is not None}
+    names = [name for name in TABLES if getattr(relative, name) is not None]
+    tables: dict[str, ByDistance] = {name: getattr(relative, name) for name in names}
     vectors = {name: table.vectors.to(q.dtype) for name, table in tables.items()}
     queries = None
     if relative.query_bias is not None or relative.key_bias is not None:

@@ -31,7 +31,8 @@ class Sdpa(Backend):
         p: float,
         relative: RelativeVectors | None = None,
     ) -> Tensor:
-        bias, padding = prepared.inputs.bias, prepared.inputs.padding
+        bias = prepared.inputs.bias
+        padding = prepared.inputs.padding
         if relative is not None:
             of_layer = relative.scores(q, k, prepared.start)
             bias = of_layer if bias is None else bias + of_layer

@@ -35,9 +35,17 @@ def model_card(converted: Converted, model: Any, tokenizer: bool, code: bool) ->
             f"# {kind.capitalize()} with the position encoding `{encoding}`",
             "",
             "Written by tupe_fairseq, a plugin of fairseq for position encodings.",
-            *("", "| | |", "|---|---|"),
+            "",
+            "| | |",
+            "|---|---|",
             *(f"| {name} | {value} |" for name, value in _rows(converted, model)),
-            *("", "## How to load", "", "```python", *_loading(task, tokenizer, code), "```", ""),
+            "",
+            "## How to load",
+            "",
+            "```python",
+            *_loading(task, tokenizer, code),
+            "```",
+            "",
             *([_TRUST, ""] if code else []),
             "## To be completed",
             "",
@@ -55,7 +63,9 @@ _TRUST = (
 
 def _rows(converted: Converted, model: Any) -> list[tuple[str, str]]:
     """What is known, by name."""
-    config, trained, settings = model.config, converted.training, converted.settings
+    config = model.config
+    trained = converted.training
+    settings = converted.settings
     options = getattr(config, "position_options", None) or {}
     listed = ", ".join(f"{name} {value}" for name, value in options.items())
     size = sum(parameter.numel() for parameter in model.parameters())

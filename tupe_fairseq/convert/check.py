@@ -21,7 +21,8 @@ ROUNDING = 3
 
 def separator(converted: Converted) -> int:
     """The id after which token types change: `</s>`, or any other than padding."""
-    end, padding = (converted.settings[f"{kind}_token_id"] for kind in ("eos", "pad"))
+    end = converted.settings["eos_token_id"]
+    padding = converted.settings["pad_token_id"]
     return int(padding == 0) if end is None else end
 
 
@@ -30,8 +31,10 @@ def batch(converted: Converted, length: int) -> Tensor:
 
     The first has the separator in its middle, after which token types change.
     """
-    generator, settings = torch.Generator().manual_seed(0), converted.settings
-    padding, end = settings["pad_token_id"], separator(converted)
+    generator = torch.Generator().manual_seed(0)
+    settings = converted.settings
+    padding = settings["pad_token_id"]
+    end = separator(converted)
     others = [number for number in range(settings["vocab_size"]) if number not in (padding, end)]
     tokens = torch.tensor(others)[torch.randint(len(others), (3, length), generator=generator)]
     tokens[0, length // 2] = end
@@ -57,7 +60,8 @@ def inputs(tokens: Tensor, converted: Converted) -> dict[str, Tensor]:
 @torch.no_grad()
 def outputs_at_tokens(forward: Forward, converted: Converted) -> Tensor:
     """Outputs for random texts of several lengths, without those at padding; in fp64."""
-    found, longest = [], converted.settings["max_position_embeddings"]
+    found = []
+    longest = converted.settings["max_position_embeddings"]
     for length in (2, 7, 17, 128):
         tokens = batch(converted, min(length, longest))
         outputs = forward(tokens).double()
@@ -123,7 +127,8 @@ def _compare_outputs(before: Opened, after: Opened, converted: Converted, name: 
         return converted.pooling(before.outputs(ids), ids.ne(converted.settings["pad_token_id"]))
 
     outputs = [outputs_at_tokens(each, converted) for each in (after.outputs, expected)]
-    line = f"largest difference {(difference := relative(*outputs)):.1e} of the largest"
+    difference = relative(*outputs)
+    line = f"largest difference {difference:.1e} of the largest"
     if difference <= TOLERANCE:
         return line
     if before.model is not None:
@@ -140,7 +145,8 @@ def _compare_outputs(before: Opened, after: Opened, converted: Converted, name: 
 
 def _compare_texts(before: Opened | None, after: Opened | None, lower_case: bool) -> list[str]:
     """The parts of both tokenizers where neither is fairseq's, and the ids of some texts."""
-    encode, encode_after = (end.encode if end else None for end in (before, after))
+    encode = before.encode if before else None
+    encode_after = after.encode if after else None
     if before is None or after is None or encode is None or encode_after is None:
         return ["ids of texts are not compared: one side has no tokenizer"]
     common = before.tokenizer.keys() & after.tokenizer.keys()
@@ -151,7 +157,8 @@ def _compare_texts(before: Opened | None, after: Opened | None, lower_case: bool
             )
     for texts in TEXTS:
         expected = encode(tuple(text.lower() for text in texts) if lower_case else texts)
-        if (ids := encode_after(texts)) != expected:
+        ids = encode_after(texts)
+        if ids != expected:
             raise DifferenceError(f"the tokenizer gives {texts} the ids {ids}, not {expected}.")
     same = [f"tokenizers: equal in {', '.join(sorted(common))}"] if common else []
     return [*same, f"ids of {len(TEXTS)} texts: equal"]

@@ -64,7 +64,8 @@ def to_transformers(converted: Converted, kind: str, head: str | None) -> Any:
         raise ConfigurationError(
             f"--classes is {kind!r}, but must be one of {', '.join(written)}."
         )
-    architecture, state = written[kind], with_head(converted, head)
+    architecture = written[kind]
+    state = with_head(converted, head)
     settings = converted.settings | _biases(state, architecture, converted.settings)
     model = _empty(converted, settings, architecture, head)
     _adapt(state, model, architecture)
@@ -163,7 +164,8 @@ def _empty(
     head: str | None,
 ) -> Any:
     """The model of transformers with its own initial parameters."""
-    transformers, kind = library(), architecture.model_type
+    transformers = library()
+    kind = architecture.model_type
     settings = {**settings, **_of_head(converted, head)}
     if reason := unsupported(settings, architecture):
         raise CheckpointError(f"{reason}: use --classes tupe.")
@@ -184,8 +186,10 @@ def _of_head(converted: Converted, head: str | None) -> dict[str, Any]:
     """Settings of a classification head: its classes and their names."""
     if not head:
         return {PROBLEM: None}
-    state, labels = converted.state, converted.labels
-    count, task = len(state[f"{HEADS}{head}.out_proj.weight"]), task_of(state, head)
+    state = converted.state
+    labels = converted.labels
+    count = len(state[f"{HEADS}{head}.out_proj.weight"])
+    task = task_of(state, head)
     settings: dict[str, Any] = {"num_labels": count}
     if count == len(labels):
         settings |= label_settings(labels)

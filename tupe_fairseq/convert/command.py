@@ -29,7 +29,8 @@ def convert(argv: list[str] | None = None) -> list[str]:
             left behind; or the output is written, but cannot be compared.
     """
     arguments, (reading, writing), options = parse(argv)
-    source, out = arguments.source, arguments.out
+    source = arguments.source
+    out = arguments.out
     converted = reading.function(source, getattr(arguments, "dict", None), **options[0])
     # A model that is pooled has no head.
     head = options[1].get("head") or (None if "pooling" in options[1] else converted.head)
@@ -109,7 +110,8 @@ def _options(arguments: argparse.Namespace, conversion: Conversion) -> dict[str,
     """The options of a conversion that are not left at their defaults."""
     options = {}
     for option in conversion.options:
-        if (value := getattr(arguments, option.name)) is not None:
+        value = getattr(arguments, option.name)
+        if value is not None:
             options[option.name] = value == "yes" if option.type is bool else value
     return options
 

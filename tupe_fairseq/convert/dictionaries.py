@@ -55,7 +55,9 @@ def dictionary_of(tokens: Iterable[str], counts: Iterable[int] | None = None) ->
 
 def dictionary_text(dictionary: Dictionary) -> bytes:
     """Contents of dict.txt; repeated tokens are marked, so that every token keeps its id."""
-    seen, lines, first = set(SPECIAL), [], dictionary.nspecial
+    seen = set(SPECIAL)
+    lines = []
+    first = dictionary.nspecial
     for token, count in zip(dictionary.symbols[first:], dictionary.count[first:], strict=True):
         again = f" {OVERWRITE}" if token in seen else ""
         seen.add(token)
@@ -91,7 +93,8 @@ def read_labels(dictionary: Path, folder: Path) -> list[str]:
     """
     data = dictionary.parent
     for place in (folder, data.parent if data.name == "input0" else data):
-        if (path := place / LABELS).is_file():
+        path = place / LABELS
+        if path.is_file():
             labels = read_dictionary(path)
             names = labels.symbols[labels.nspecial :]
             return [name for name in names if not re.fullmatch(FILLER, name)]
@@ -106,7 +109,8 @@ def dictionary_for(converted: Converted) -> tuple[Dictionary, list[int]]:
     Raises:
         DataError: there is neither, a file is damaged, or the number of tokens differs.
     """
-    settings, source = converted.settings, converted.source
+    settings = converted.settings
+    source = converted.source
     rows = settings["vocab_size"]
     text = converted.files.get(DICTIONARY)
     if settings["pad_token_id"] == 1 and text is not None:
@@ -173,7 +177,8 @@ def tokenizer_beside(converted: Converted) -> dict[str, bytes]:
     Raises:
         DataError: texts are lowercased before it, which transformers would not do.
     """
-    files, folder = files_of(converted.source), converted.source
+    files = files_of(converted.source)
+    folder = converted.source
     tokenizer = load_tokenizer(folder / TOKENIZER)
     if lowercases(folder) and not ignores_case(tokenizer):
         raise DataError(

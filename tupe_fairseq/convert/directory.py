@@ -1,6 +1,5 @@
 """Directories that `from_pretrained` of this package's models loads: model.pt and dict.txt."""
 
-import copy
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from torch import Tensor
 from ..base.errors import CheckpointError
 from ..base.extras import import_extra
 from ..fairseq.arguments.roberta import ROBERTA
-from ..fairseq.checkpoints.reading import read_checkpoint, recorded_settings
+from ..fairseq.checkpoints.reading import recorded_settings
 from ..fairseq.checks import read_dictionary
 from ..fairseq.hub.files import (
     PREPROCESSING,
@@ -45,6 +44,7 @@ from .fairseq_models import (
     check_kind,
     completed,
     from_fairseq,
+    read_state,
     to_fairseq,
 )
 from .kept import HEADLESS, KEPT, OF_HEADS, kept_settings, kept_text, read_kept
@@ -56,24 +56,6 @@ from .settings import from_config, to_config, training_of
 from .tokenizer_files import parts_of
 
 
-def read_state(checkpoint: str | Path) -> dict[str, Any]:
-    """The entries of a fairseq checkpoint.
-
-    Parameters are copied, because training may overwrite the file.
-
-    Raises:
-        UsageError: it cannot be read or has other contents.
-    """
-    state = read_checkpoint(checkpoint)
-    model = state["model"]
-    if not isinstance(model, dict) or not all(isinstance(v, Tensor) for v in model.values()):
-        raise CheckpointError(
-            f"{checkpoint} is not a fairseq checkpoint: its model is not a state dict."
-        )
-    # One call, so that a tensor with several names is copied once.
-    return state | {"model": copy.deepcopy(model)}
-
-
 def load(directory: str | Path, dictionary: Path | None = None) -> Converted:
     """Read a directory (or a checkpoint with dict.txt beside it) of a model of this package.
 
@@ -81,7 +63,8 @@ def load(directory: str | Path, dictionary: Path | None = None) -> Converted:
         CheckpointError: the directory does not hold such a model.
     """
     source = find_checkpoint(Path(directory))
-    folder, fine_tuned = source.parent, source.parent / "input0" / DICTIONARY
+    folder = source.parent
+    fine_tuned = source.parent / "input0" / DICTIONARY
     beside = dictionary or (fine_tuned if fine_tuned.is_file() else folder / DICTIONARY)
     state = read_state(source)
     arguments = recorded_settings(state, "model", source)
@@ -133,7 +116,8 @@ def neutral(
     converted = Converted(settings, parameters, folder, labels=labels_beside(path, folder))
     converted.files = fairseq_files(path) | fairseq_files(folder / path.name)
     converted.files[DICTIONARY] = dictionary_text(dictionary)
-    if SENTENCEPIECE not in converted.files and len(models := [*folder.glob("*.model")]) == 1:
+    models = [*folder.glob("*.model")]
+    if SENTENCEPIECE not in converted.files and len(models) == 1:
         # The hub reads one of any name, if it is the only one.
         converted.files[SENTENCEPIECE] = models[0].read_bytes()
     # What follows from the types is not recorded.
@@ -151,7 +135,8 @@ def neutral(
         if lowers or recorded:
             record = preprocessing_record(lowercase=lowers, separator=unusual)
             (out / PREPROCESSING).write_bytes(record)
-        longest, types = settings["max_position_embeddings"], converted.has_types
+        longest = settings["max_position_embeddings"]
+        types = converted.has_types
         return write(out, folder, dictionary, longest, lowers, types, separator)
 
     converted.write_tokenizer = write_tokenizer
@@ -213,7 +198,8 @@ def write(converted: Converted, out: Path) -> None:
 
 def _leave_out_heads(converted: Converted) -> None:
     """Leave out classification heads with a norm or of a mean, which fairseq does not have."""
-    state, pooling = converted.state, converted.settings.get("classifier_pooling")
+    state = converted.state
+    pooling = converted.settings.get("classifier_pooling")
     for head in head_names(state):
         part = "norm" if f"{HEADS}{head}.norm.weight" in state else ""
         if not part and pooling == "mean" and task_of(state, head) == SENTENCES:
@@ -222,7 +208,8 @@ def _leave_out_heads(converted: Converted) -> None:
             note = f"left out: the head {head}, whose {part} fairseq does not have"
             converted.notes.append(note)
             state = {n: v for n, v in state.items() if not n.startswith(f"{HEADS}{head}.")}
-            converted.state, converted.labels = state, []
+            converted.state = state
+            converted.labels = []
 
 
 def _files(converted: Converted, dictionary: Dictionary, by_tokenizer: bool) -> dict[str, bytes]:

@@ -3,6 +3,7 @@
 import copy
 from argparse import Namespace
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,12 +15,14 @@ from torch import Tensor
 from ..base.errors import CheckpointError
 from ..fairseq.arguments.roberta import ROBERTA
 from ..fairseq.checkpoints.mismatch import differences
+from ..fairseq.checkpoints.reading import read_checkpoint
 from .keys import Rule, Table, to_ours
 from .models import ENCODER, Converted, building_model
 
 #: Begins the names of embeddings, positions and layers.
 STACK = "encoder.sentence_encoder."
-EMBEDDINGS, OUTPUT = f"{STACK}embed_tokens.weight", "encoder.lm_head.weight"
+EMBEDDINGS = f"{STACK}embed_tokens.weight"
+OUTPUT = "encoder.lm_head.weight"
 #: Marks state dicts in which the names of the LayerNorms are today's.
 VERSION = f"{STACK}version"
 #: Task and criterion of its training.
@@ -31,8 +34,12 @@ CLASSIFIERS = "classification_heads."
 POOLER = "pooler"
 #: Parts with the same names in both.
 PARTS = (
-    *("embed_positions", "embed_token_types", "layernorm_embedding", "quant_noise"),
-    *("layers", "layer_norm"),
+    "embed_positions",
+    "embed_token_types",
+    "layernorm_embedding",
+    "quant_noise",
+    "layers",
+    "layer_norm",
 )
 #: Names of parameters in fairseq, and those of `Converted`.
 RULES: Table = (
@@ -46,6 +53,24 @@ RULES: Table = (
     Rule(f"{CLASSIFIERS}{POOLER}.out_proj.*", ""),
     Rule(f"{CLASSIFIERS}**", "heads.**"),
 )
+
+
+def read_state(checkpoint: str | Path) -> dict[str, Any]:
+    """The entries of a fairseq checkpoint.
+
+    Parameters are copied, because training may overwrite the file.
+
+    Raises:
+        UsageError: it cannot be read or has other contents.
+    """
+    state = read_checkpoint(checkpoint)
+    model = state["model"]
+    if not isinstance(model, dict) or not all(isinstance(v, Tensor) for v in model.values()):
+        raise CheckpointError(
+            f"{checkpoint} is not a fairseq checkpoint: its model is not a state dict."
+        )
+    # One call, so that a tensor with several names is copied once.
+    return state | {"model": copy.deepcopy(model)}
 
 
 def check_kind(state: Mapping[str, Tensor], source: object) -> None:
@@ -72,7 +97,8 @@ def from_fairseq(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def to_fairseq(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Parameters by the names of fairseq's model."""
     named = to_ours(state, tuple(Rule(rule.ours, rule.theirs) for rule in RULES))
-    if (weight := named.get(f"{CLASSIFIERS}{POOLER}.dense.weight")) is not None:
+    weight = named.get(f"{CLASSIFIERS}{POOLER}.dense.weight")
+    if weight is not None:
         named[f"{CLASSIFIERS}{POOLER}.out_proj.weight"] = torch.eye(len(weight))
         named[f"{CLASSIFIERS}{POOLER}.out_proj.bias"] = torch.zeros(len(weight))
     return named
@@ -124,8 +150,10 @@ def completed(
     Raises:
         CheckpointError: names or shapes of parameters differ, or the factor of the embeddings.
     """
-    model, source = build(settings, dictionary, state), converted.source
-    expected, factor = model.state_dict(), model.get_submodule(STACK[:-1]).embed_scale
+    model = build(settings, dictionary, state)
+    source = converted.source
+    expected = model.state_dict()
+    factor = model.get_submodule(STACK[:-1]).embed_scale
     scale = converted.settings.get("embedding_scale")
     if scale is not None and (type(scale) not in (int, float) or abs(scale / factor - 1) > 1e-6):
         raise CheckpointError(
@@ -136,6 +164,7 @@ def completed(
     if not converted.has_lm_head:
         new |= {n: value for n, value in expected.items() if n.startswith("encoder.lm_head.")}
         new[OUTPUT] = state[EMBEDDINGS]
-    if problems := differences(state := new | state, expected):
+    complete = new | state
+    if problems := differences(complete, expected):
         raise CheckpointError(f"{source} does not fit its settings; parameters: {problems}.")
-    return state
+    return complete

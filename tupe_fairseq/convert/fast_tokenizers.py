@@ -127,7 +127,8 @@ def from_sentencepiece(path: Path, ids: dict[str, int]) -> Tokenizer:
     if reason := unsupported(path):
         raise DataError(f"{path} has {reason}.")
     model = read_sentencepiece(path)
-    scores, bytes_ = pieces_of(model, "NORMAL"), model.trainer_spec.byte_fallback
+    scores = pieces_of(model, "NORMAL")
+    bytes_ = model.trainer_spec.byte_fallback
     own = pieces_of(model, "USER_DEFINED")
     _check_complete(pieces_of(model, "NORMAL", "USER_DEFINED", "BYTE"), ids, path)
     if is_unigram(model):
@@ -144,7 +145,8 @@ def from_sentencepiece(path: Path, ids: dict[str, int]) -> Tokenizer:
 
 def _normalizer(model: Any) -> normalizers.Normalizer:
     """Rules, spaces in a row, and the mark of spaces."""
-    rules, suffix = model.normalizer_spec, model.trainer_spec.treat_whitespace_as_suffix
+    rules = model.normalizer_spec
+    suffix = model.trainer_spec.treat_whitespace_as_suffix
     steps = by_rules(rules.precompiled_charsmap) if rules.precompiled_charsmap else []
     if rules.remove_extra_whitespaces:
         steps += [normalizers.Replace(Regex(" +"), " ")]
@@ -157,7 +159,8 @@ def _normalizer(model: Any) -> normalizers.Normalizer:
 def _set_spaces(tokenizer: Tokenizer, model: Any, pieces: Collection[str]) -> None:
     """Where texts are split before they become pieces, and how pieces are joined."""
     suffix = model.trainer_spec.treat_whitespace_as_suffix
-    splits, inner = [], slice(-1) if suffix else slice(1, None)
+    splits = []
+    inner = slice(-1) if suffix else slice(1, None)
     if not any(SPACE in piece[inner] for piece in pieces):
         side: Any = "merged_with_previous" if suffix else "merged_with_next"
         splits.append(pre_tokenizers.Split(SPACE, side))
@@ -181,13 +184,16 @@ def _scored(scores: Mapping[str, float], ids: Mapping[str, int]) -> list[tuple[s
     """The vocabulary of a unigram model, by ids; symbols that are no pieces stand in no text."""
     names = {number: symbol for symbol, number in ids.items()}
     # The library scores unknown characters by the lowest score.
-    lowest, named = min(scores.values()), {*SPECIAL, MASK}
-    return [
-        (symbol, scores.get(symbol, lowest))
-        if (symbol := names.get(number, "")) in scores or symbol in named or BYTE.fullmatch(symbol)
-        else (f"{symbol} {number}", lowest)
-        for number in range(max(names) + 1)
-    ]
+    lowest = min(scores.values())
+    named = {*SPECIAL, MASK}
+    scored = []
+    for number in range(max(names) + 1):
+        symbol = names.get(number, "")
+        if symbol in scores or symbol in named or BYTE.fullmatch(symbol):
+            scored.append((symbol, scores.get(symbol, lowest)))
+        else:
+            scored.append((f"{symbol} {number}", lowest))
+    return scored
 
 
 def _merges(scores: dict[str, float]) -> list[tuple[str, str]]:
@@ -256,9 +262,12 @@ def pairing(tokenizer: Tokenizer, types: bool, separator: bool | None = None) ->
     `types` and `separator` are those of `write_tokenizer`.
     """
     names = names_of(tokenizer)
-    start, end = names[0], names[2]
+    start = names[0]
+    end = names[2]
     second = ":1" if types else ""
-    between = f"{end}{second} " if (not types if separator is None else separator) else ""
+    if separator is None:
+        separator = not types
+    between = f"{end}{second} " if separator else ""
     return processors.TemplateProcessing(
         single=f"{start} $A {end}",
         pair=f"{start} $A {end} {between}$B{second} {end}{second}",

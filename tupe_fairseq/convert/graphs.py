@@ -55,7 +55,8 @@ def drop_shapes(path: Path) -> None:
 @contextmanager
 def quietly() -> Iterator[None]:
     """Without the exporter's progress and its warnings about torch's own code."""
-    level, nowhere = logging.root.manager.disable, io.StringIO()
+    level = logging.root.manager.disable
+    nowhere = io.StringIO()
     logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings(), redirect_stdout(nowhere), redirect_stderr(nowhere):

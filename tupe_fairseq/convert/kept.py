@@ -15,8 +15,11 @@ KEPT = "transformers.json"
 OF_HEADS = ("classifier_norm", "classifier_pooling")
 #: Settings of transformers without a counterpart in fairseq.
 SETTINGS = (
-    *("pooler_dropout", "initializer_range", "problem_type"),
-    *(*OF_HEADS, *CROSS_ENCODER),
+    "pooler_dropout",
+    "initializer_range",
+    "problem_type",
+    *OF_HEADS,
+    *CROSS_ENCODER,
     *(name for architecture in ARCHITECTURES for name in architecture.kept),
 )
 #: Says that the language modeling head is untrained.

@@ -23,7 +23,8 @@ def labels_beside(dictionary: Path, folder: Path) -> list[str]:
     Raises:
         UsageError: a file cannot be read.
     """
-    names, exact = read_labels(dictionary, folder), read_kept(folder).get(NAMES)
+    names = read_labels(dictionary, folder)
+    exact = read_kept(folder).get(NAMES)
     # Others than the file's belong to an older one.
     if isinstance(exact, list) and [_in_one_line(str(name)) for name in exact] == names:
         return [str(name) for name in exact]

@@ -14,15 +14,25 @@ from ..position import POSITION_ENCODINGS
 from .pooling import Pooling
 
 #: Names of parameters, which are those of `TupeForMaskedLM`.
-EMBED_TOKENS, ENCODER, LM_HEAD = "tupe.embed_tokens.weight", "tupe.encoder.", "lm_head."
+EMBED_TOKENS = "tupe.embed_tokens.weight"
+ENCODER = "tupe.encoder."
+LM_HEAD = "lm_head."
 OUTPUT = f"{LM_HEAD}decoder.weight"
-POSITIONS, TOKEN_TYPES = f"{ENCODER}embed_positions.weight", f"{ENCODER}embed_token_types.weight"
-#: Classification heads, `heads.NAME.`; the one that a class of transformers has; BERT's pooler.
-HEADS, ONE_HEAD, POOLER = "heads.", "head.", "pooler."
+POSITIONS = f"{ENCODER}embed_positions.weight"
+TOKEN_TYPES = f"{ENCODER}embed_token_types.weight"
+#: Classification heads, `heads.NAME.`.
+HEADS = "heads."
+#: The one that a class of transformers has.
+ONE_HEAD = "head."
+#: The pooler of BERT.
+POOLER = "pooler."
 #: The name of a classification head that was trained in transformers; fairseq's default.
 HEAD = "sentence_classification_head"
-#: What heads do, as transformers names it, and the names of heads that classify tokens.
-SENTENCES, TOKENS, ANSWERS = "SequenceClassification", "TokenClassification", "QuestionAnswering"
+#: What heads do, as transformers names it.
+SENTENCES = "SequenceClassification"
+TOKENS = "TokenClassification"
+ANSWERS = "QuestionAnswering"
+#: The names of heads that classify tokens.
 TOKEN_HEADS = {TOKENS: "token_classification_head", ANSWERS: "question_answering_head"}
 #: Settings by which sentence-transformers' CrossEncoder chooses the function of a head's scores.
 CROSS_ENCODER = ("sentence_transformers", "sbert_ce_default_activation_function")
@@ -115,7 +125,8 @@ def head_names(state: Mapping[str, Tensor]) -> list[str]:
 
 def task_of(state: Mapping[str, Tensor], head: str) -> str:
     """What a head does, by its layers or its name."""
-    prefix, task = f"{HEADS}{head}.", ANSWERS if head == TOKEN_HEADS[ANSWERS] else TOKENS
+    prefix = f"{HEADS}{head}."
+    task = ANSWERS if head == TOKEN_HEADS[ANSWERS] else TOKENS
     if f"{prefix}norm.weight" in state:
         # ModernBERT's heads all have the same layers.
         return task if head in TOKEN_HEADS.values() else SENTENCES
@@ -129,7 +140,8 @@ def with_head(converted: Converted, head: str | None) -> dict[str, Tensor]:
     Raises:
         ConfigurationError: there is no such head.
     """
-    state, heads = converted.state, head_names(converted.state)
+    state = converted.state
+    heads = head_names(converted.state)
     if head and head not in heads:
         known = ", ".join(heads) or "none"
         raise ConfigurationError(f"unknown --head {head!r}; the model's heads are: {known}.")

@@ -50,7 +50,8 @@ def texts_and_labels(
     directory: Path, converted: Converted
 ) -> tuple[Encode | None, list[str], dict[str, Any]]:
     """The tokenizer of a directory, if it has one, names of its classes, the tokenizer's parts."""
-    path, encode = directory / "config.json", None
+    path = directory / "config.json"
+    encode = None
     parts: dict[str, Any] = {}
     names = json.loads(path.read_text(encoding="utf-8")).get("id2label", {})
     if has_tokenizer(directory):

@@ -34,7 +34,8 @@ class Pooling(nn.Module):
             raise ConfigurationError(
                 "--normalize is for embeddings of sentences: add --pooling mean or cls."
             )
-        self.kind, self.normalize = kind, normalize
+        self.kind = kind
+        self.normalize = normalize
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
         """Features B×T×C and mask B×T, 1 at tokens -> B×C, or B×T×C with the kind "none"."""
@@ -58,7 +59,9 @@ class WithPooling(nn.Module):
 
     def __init__(self, model: nn.Module, pooling: Pooling | None, outputs: int = 1) -> None:
         super().__init__()
-        self.model, self.pooling, self.outputs = model, pooling, outputs
+        self.model = model
+        self.pooling = pooling
+        self.outputs = outputs
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None

@@ -80,8 +80,10 @@ def _first_layers(
     Raises:
         CheckpointError: there are fewer.
     """
-    numbers = {name: int(match[1]) for name in theirs if (match := LAYER.search(name))}
-    count, wanted = 1 + max(numbers.values(), default=-1), config.num_hidden_layers
+    matches = {name: LAYER.search(name) for name in theirs}
+    numbers = {name: int(match[1]) for name, match in matches.items() if match}
+    count = 1 + max(numbers.values(), default=-1)
+    wanted = config.num_hidden_layers
     if type(wanted) is not int or count < wanted:
         raise CheckpointError(
             f"{path} has {count} layers, but config.json beside it has num_hidden_layers "
@@ -179,16 +181,19 @@ def _complete(state: dict[str, Tensor], architecture: Architecture) -> None:
         # A tied output layer is not saved.
         state.setdefault(OUTPUT, tokens)
     for name in architecture.biases:
-        if (weight := state.get(name.replace(".bias", ".weight"))) is not None:
+        weight = state.get(name.replace(".bias", ".weight"))
+        if weight is not None:
             state.setdefault(name, weight.new_zeros(len(weight)))
     if architecture.first_position is not None:
         # BERT counts positions from 0, RoBERTa from 2.
         table = state[POSITIONS]
         unused = table.new_zeros(2 - architecture.first_position, table.size(1))
         state[POSITIONS] = torch.cat((unused, table))
-    if architecture.types == 1 and (types := state.pop(TOKEN_TYPES, torch.zeros(1))).any():
-        # Type 0, which all of RoBERTa's tokens have.
-        state[TOKEN_TYPES] = types[:1]
+    if architecture.types == 1:
+        types = state.pop(TOKEN_TYPES, torch.zeros(1))
+        if types.any():
+            # Type 0, which all of RoBERTa's tokens have.
+            state[TOKEN_TYPES] = types[:1]
 
 
 def _with_named_head(state: dict[str, Tensor], task: str, notes: list[str]) -> dict[str, Tensor]:

@@ -63,7 +63,8 @@ def read_config(folder: Path) -> tuple[Any, Architecture]:
         )
     architecture = _architecture(config, path)
     for name, value in architecture.required.items():
-        if (actual := getattr(config, name, value)) != value:
+        actual = getattr(config, name, value)
+        if actual != value:
             raise CheckpointError(
                 f"unsupported {name} in {path}: {actual!r}; it must be {value!r}."
             )
@@ -106,7 +107,8 @@ def read_parameters(folder: Path) -> Parameters:
         UsageError: `safetensors` is not installed; a file is missing or damaged, or is not what
             the index says.
     """
-    path = next((path for name in FILES if (path := folder / name).is_file()), None)
+    paths = (folder / name for name in FILES)
+    path = next((path for path in paths if path.is_file()), None)
     if path is None:
         raise CheckpointError(f"{folder} has neither {' nor '.join(FILES)}: {SAVED}.")
     tensors = _read_parts(path) if path.suffix == ".json" else _read(path)

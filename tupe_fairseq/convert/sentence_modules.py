@@ -76,7 +76,8 @@ def read_sentence_model(files: Mapping[str, bytes]) -> SentenceModel | None:
         return None
     modules = [(_kind(str(each.get("type"))), each["path"]) for each in json.loads(files[MODULES])]
     pooling = {}
-    if (path := dict(modules).get("Pooling")) is not None:
+    path = dict(modules).get("Pooling")
+    if path is not None:
         pooling = _read(files, Path(path, "config.json").as_posix())
     modes = pooling.get("pooling_mode") or [n for old, n in MODES.items() if pooling.get(old)]
     text = _read(files, next(filter(files.__contains__, SENTENCES), None))

@@ -105,7 +105,8 @@ def _tree(module: str) -> ast.Module:
 @cache
 def _rewritten(module: str) -> tuple[str, frozenset[str]]:
     """The text of a module with flat imports, and the modules that it imports."""
-    path, imported = _file(module), set()
+    path = _file(module)
+    imported = set()
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     nodes = [n for n in ast.walk(_tree(module)) if isinstance(n, ast.ImportFrom) and n.level]
     # From the last on, so that the numbers of earlier lines stay.

@@ -55,14 +55,16 @@ def read_tokenizer(folder: Path, rows: int) -> tuple[dict[str, bytes], dict[str,
     library = import_extra("transformers", "hf")
     try:
         tokenizer = library.AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
-        loaded, files = tokenizer.backend_tokenizer, files_of(folder)
+        loaded = tokenizer.backend_tokenizer
+        files = files_of(folder)
         if TOKENIZER not in files or parts_of(_from(files[TOKENIZER])) != parts_of(loaded):
             files[TOKENIZER] = loaded.to_str().encode()
     # The libraries raise errors of any type.
     except Exception as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise DataError(f"the tokenizer of {folder} cannot be read: {reason}.") from error
-    if (count := max(tokenizer.get_vocab().values()) + 1) > rows:
+    count = max(tokenizer.get_vocab().values()) + 1
+    if count > rows:
         raise DataError(
             f"the tokenizer of {folder} has {count} tokens, but its model has {rows} rows."
         )
@@ -111,8 +113,9 @@ def settings_of(tokenizer: Any) -> dict[str, Any]:
 
 def ignores_case(tokenizer: Any) -> bool:
     """Whether a tokenizer gives texts in lower case the same ids."""
-    ids = ([tokenizer.encode(text).ids for text in (one, one.lower())] for one, *_ in TEXTS)
-    return all(cased == lower for cased, lower in ids)
+    return all(
+        tokenizer.encode(text).ids == tokenizer.encode(text.lower()).ids for text, *_ in TEXTS
+    )
 
 
 def config_of(names: Mapping[str, str], longest: int, types: bool) -> bytes:

@@ -15,7 +15,8 @@ from .models import ENCODER, POSITIONS, Converted
 Encoding = Annotated[str, "NAME of the encoding, if not that of the source (warm start)"]
 Seed = Annotated[int, "seed of the new parameters (default: 1)"]
 #: Begin or are part of the names of an encoding's parameters.
-TABLES, TERMS = POSITIONS.removesuffix("weight"), ".self_attn.layer_terms."
+TABLES = POSITIONS.removesuffix("weight")
+TERMS = ".self_attn.layer_terms."
 
 
 def warm_start(converted: Converted, position_encoding: str | None, seed: int) -> None:
@@ -39,7 +40,8 @@ def new_encoding(
     `options` are those of the encoding and of every encoding that differ from their defaults, or,
     with the same encoding, from those of the model.
     """
-    settings, state = converted.settings, converted.state
+    settings = converted.settings
+    state = converted.state
     own = dict(POSITION_ENCODINGS[position_encoding].defaults())
     if position_encoding == settings["position_encoding"]:
         own |= settings["position_options"]
@@ -52,10 +54,8 @@ def new_encoding(
     count = sum(value.numel() for value in new.values())
     # Each layer has the same.
     left_out = dict.fromkeys(re.sub(r"\.\d+\.", ".*.", name) for name in positional)
-    gone, added = (
-        ", ".join(name.removeprefix(ENCODER) for name in names)
-        for names in (left_out, sorted(new))
-    )
+    gone = ", ".join(name.removeprefix(ENCODER) for name in left_out)
+    added = ", ".join(name.removeprefix(ENCODER) for name in sorted(new))
     converted.notes += [
         f"left out: {gone or 'none'}",
         f"new, {count:,} parameters: {added or 'none'}",
@@ -81,7 +81,8 @@ def new_positions(converted: Converted, seed: int) -> dict[str, Tensor]:
         ).apply(_initialise)
         modules: dict[str, nn.Module] = {"embed_positions": positions}
         for index in range(settings["num_hidden_layers"]):
-            if (terms := positions.at(index).build_layer_terms()) is not None:
+            terms = positions.at(index).build_layer_terms()
+            if terms is not None:
                 modules[f"layers.{index}.self_attn.layer_terms"] = terms.apply(_initialise)
     return {
         f"{ENCODER}{path}.{name}": value

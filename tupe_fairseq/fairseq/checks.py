@@ -16,13 +16,20 @@ from ..base.errors import DataError
 #: of the type of the token ids, number of sentences. Two arrays follow: for each sentence its
 #: number of tokens (int32), and for each its first byte in the .bin file (int64).
 HEADER = struct.Struct("<9sQBQ")
-MAGIC, VERSION = b"MMIDIDX\x00\x00", 1
+MAGIC = b"MMIDIDX\x00\x00"
+VERSION = 1
 #: Begin an index of fairseq's other formats (--dataset-impl lazy, cached and huffman).
 OTHER_MAGIC = (b"TNTIDX\x00\x00", b"HUFFIDX\x00\x00")
 #: Types of token ids by code. Float codes are omitted: token ids are integers.
 ID_TYPES = {
-    **{1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64},
-    **{8: np.uint16, 9: np.uint32, 10: np.uint64},
+    1: np.uint8,
+    2: np.int8,
+    3: np.int16,
+    4: np.int32,
+    5: np.int64,
+    8: np.uint16,
+    9: np.uint32,
+    10: np.uint64,
 }
 #: Token ids of a file that are compared with the dictionary.
 FIRST_IDS = 1_000_000
@@ -49,7 +56,8 @@ def check_data(paths: str, dictionary: Dictionary | None = None) -> None:
 
 def _check_pair(index: Path, data: Path, symbols: int | None) -> None:
     try:
-        raw, size = index.read_bytes(), data.stat().st_size
+        raw = index.read_bytes()
+        size = data.stat().st_size
     except OSError as error:
         raise DataError(f"cannot read {error.filename}: {error.strerror}.") from error
     if raw.startswith(OTHER_MAGIC):

@@ -70,7 +70,7 @@ class FusedAdam(adam.Adam):
         steps = torch.full((len(parameters),), step - 1.0, device=device)
         adamw(
             parameters,
-            [gradient for p in parameters if (gradient := p.grad) is not None],
+            [p.grad for p in parameters if p.grad is not None],
             [state["exp_avg"] for state in states],
             [state["exp_avg_sq"] for state in states],
             [],

@@ -116,6 +116,9 @@ class TupeConfig(PretrainedConfig):
 
     def __init__(self, **kwargs: Any):
         values = {name: kwargs.pop(name, value) for name, value in TupeConfig.defaults().items()}
+        if type(self).__module__.startswith("tupe_fairseq."):
+            # Classes of the package are saved without code, so the configuration names none.
+            kwargs.pop("auto_map", None)
         super().__init__(**kwargs)
         # Afterwards, because transformers 4 and 5 set different ones of these themselves.
         for name, value in values.items():

@@ -117,9 +117,6 @@ class TupeModel(TupePreTrainedModel):
 
     def __init__(self, config: TupeConfig):
         super().__init__(config)
-        if type(self).__module__.startswith("tupe_fairseq."):
-            # Classes of the package are saved without code, so the configuration names none.
-            config.__dict__.pop("auto_map", None)
         config.check_numbers()
         self.embed_tokens = nn.Embedding(
             config.vocab_size, config.hidden_size, config.pad_token_id
@@ -172,8 +169,9 @@ class TupeModel(TupePreTrainedModel):
         x = input_ids if inputs_embeds is None else inputs_embeds
         attention_mask = for_each_row(attention_mask, x)
         token_type_ids = for_each_row(token_type_ids, x)
-        inputs = (input_ids, inputs_embeds, attention_mask, token_type_ids)
-        check_inputs(*inputs, self.config.hidden_size)
+        check_inputs(
+            input_ids, inputs_embeds, attention_mask, token_type_ids, self.config.hidden_size
+        )
         if attention_mask is None:
             attention_mask = visible(input_ids, self.config.pad_token_id)
         shift = read_mask(attention_mask)
@@ -195,21 +193,23 @@ class TupeModel(TupePreTrainedModel):
         read: Read | None,
     ) -> Tensor:
         """The last hidden states, B×T×C or M×C."""
-        shift, weights = record.shift, record.wants_weights
+        shift = record.shift
+        weights = record.wants_weights
         x = self.embed_tokens(tokens) if vectors is None else vectors
         x = self.embedding_scale * x
         x = shift.to_end(x)
-        tokens, types = (None if t is None else shift.to_end(t) for t in (tokens, types))
+        tokens = None if tokens is None else shift.to_end(tokens)
+        types = None if types is None else shift.to_end(types)
         padding = shift.padding
         if weights and padding is not None:
             # Keeps the sequences of a batch in their order.
             padding = Padding(padding.mask)
         eager = weights or self.config._attn_implementation == "eager"
         backend = "eager" if eager else self.config.attention_backend
-        cells = None if read is None else read[0] * x.size(1) + _columns(read, shift)
-        wanted = Pass(tokens, types, backend=backend, cells=cells, observe=record)
+        in_batch = None if read is None else read[0] * x.size(1) + _columns(read, shift)
+        wanted = Pass(tokens, types, backend=backend, read=in_batch, observe=record)
         x = self.encoder.encode(x, padding, wanted).x
-        return shift.back(x) if cells is None else x
+        return shift.back(x) if read is None else x
 
     def before_lm_head(
         self,

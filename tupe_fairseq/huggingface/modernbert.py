@@ -9,7 +9,8 @@ from ..transformer.layer_options import LayerOptions
 GATE_OF = {"gelu": "geglu", "silu": "swiglu"}
 #: Dropouts that layers here do not have.
 NO_DROPOUT = ("attention_dropout", "embedding_dropout")
-GLOBAL, LOCAL = "full_attention", "sliding_attention"
+GLOBAL = "full_attention"
+LOCAL = "sliding_attention"
 
 
 def layer_options(config: Any) -> LayerOptions:
@@ -38,7 +39,8 @@ def windows(config: Any) -> dict[str, Any]:
             layer reads itself alone.
     """
     count = config.num_hidden_layers
-    if (kinds := getattr(config, "layer_types", None)) is None:
+    kinds = getattr(config, "layer_types", None)
+    if kinds is None:
         # Of transformers 4.
         kinds = _kinds(count, config.global_attn_every_n_layers)
     if LOCAL not in kinds:
@@ -66,14 +68,17 @@ def rotation(config: Any) -> dict[str, Any]:
     Raises:
         ConfigurationError: frequencies are scaled.
     """
-    if (parameters := getattr(config, "rope_parameters", None)) is None:
+    parameters = getattr(config, "rope_parameters", None)
+    if parameters is None:
         # Of transformers 4.
-        theta, local = config.global_rope_theta, config.local_rope_theta
+        theta = config.global_rope_theta
+        local = config.local_rope_theta
         local = theta if local is None else local
     else:
         for kind in (GLOBAL, LOCAL):
             _require(f"rope_type of {kind}", parameters[kind]["rope_type"], ("default",))
-        theta, local = (parameters[kind]["rope_theta"] for kind in (GLOBAL, LOCAL))
+        theta = parameters[GLOBAL]["rope_theta"]
+        local = parameters[LOCAL]["rope_theta"]
     has_window = windows(config)["attention_window"] is not None
     return {
         "rope_halves": True,

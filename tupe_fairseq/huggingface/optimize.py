@@ -8,8 +8,8 @@ import transformers
 from torch import nn
 
 from ..base.errors import ConfigurationError, UsageError
-from . import optimized
 from .optimized import Optimized
+from .optimized_bert import BertModel, CamembertModel, RobertaModel, XLMRobertaModel
 from .optimized_deberta import DebertaV2Model
 from .optimized_modernbert import ModernBertModel
 from .precision import PRECISIONS, convert
@@ -19,10 +19,10 @@ T = TypeVar("T")
 CLASSES: dict[type, type[Optimized]] = {
     getattr(transformers, each.__name__): each
     for each in (
-        optimized.BertModel,
-        optimized.RobertaModel,
-        optimized.XLMRobertaModel,
-        optimized.CamembertModel,
+        BertModel,
+        RobertaModel,
+        XLMRobertaModel,
+        CamembertModel,
         DebertaV2Model,
         ModernBertModel,
     )

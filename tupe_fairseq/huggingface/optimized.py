@@ -87,7 +87,8 @@ class Optimized(transformers.PreTrainedModel):
         config = model.config
         if config.is_decoder or config.add_cross_attention:
             return "it is a decoder"
-        if (kind := getattr(config, "position_embedding_type", "absolute")) != "absolute":
+        kind = getattr(config, "position_embedding_type", "absolute")
+        if kind != "absolute":
             return f"position_embedding_type is {kind!r}"
         return ""
 
@@ -129,8 +130,10 @@ class Optimized(transformers.PreTrainedModel):
     def encoding(self, longest: int) -> PositionEncoding:
         """The encoding for texts of at most this many tokens."""
         name, options = self.encoding_options()
-        sizes = self.config.hidden_size, self.config.num_attention_heads, longest
-        return build_position_encoding(name, *sizes, **options)
+        config = self.config
+        return build_position_encoding(
+            name, config.hidden_size, config.num_attention_heads, longest, **options
+        )
 
     def encoding_options(self) -> tuple[str, dict[str, Any]]:
         """Name and options of the encoding; the embeddings add the positions of BERT."""
@@ -185,9 +188,13 @@ class Optimized(transformers.PreTrainedModel):
                     "was given to optimize."
                 )
             return super().forward(**inputs, attention_mask=attention_mask, **more)
-        tokens = (inputs["input_ids"], inputs["inputs_embeds"])
-        given = (*tokens, attention_mask, inputs.get("token_type_ids"))
-        check_inputs(*given, getattr(self.config, "embedding_size", self.config.hidden_size))
+        check_inputs(
+            inputs["input_ids"],
+            inputs["inputs_embeds"],
+            attention_mask,
+            inputs.get("token_type_ids"),
+            getattr(self.config, "embedding_size", self.config.hidden_size),
+        )
         x = self.embeddings(**inputs)
         record = Record(PaddingShift(), self.config, *(more.get(name) for name in OUTPUTS))
         padding = None if attention_mask is None else Padding.read(attention_mask == 0)
@@ -200,7 +207,8 @@ class Optimized(transformers.PreTrainedModel):
         else:
             layout = Layout.of(padding, batch, length)
         last = self._run(x, layout, record)
-        last, states = last.to(x.dtype), record.hidden_states(last)
+        last = last.to(x.dtype)
+        states = record.hidden_states(last)
         if states is not None:
             states = tuple(each.to(x.dtype) for each in states)
         output = self.output(last, hidden_states=states, attentions=record.attentions())
@@ -249,7 +257,8 @@ class Optimized(transformers.PreTrainedModel):
                 "layers were replaced after optimize: replace them in the model that it is given."
             )
         for here, name, theirs, part in self.links:
-            if (module := theirs._modules.get(part)) is None:
+            module = theirs._modules.get(part)
+            if module is None:
                 here._parameters[name] = theirs._parameters[part]
             else:
                 here._modules[name] = module
@@ -281,21 +290,7 @@ def _owner(module: nn.Module, path: str) -> tuple[nn.Module, str]:
 
 def _activation(act: Any) -> Any:
     """The function of `hidden_act`, a name of transformers or a function."""
-    # `TransformerLayer` knows this one by its function.
-    return F.gelu if act == "gelu" else ACT2FN[act] if isinstance(act, str) else act
-
-
-class BertModel(Optimized, transformers.BertModel):
-    """transformers' BertModel."""
-
-
-class RobertaModel(Optimized, transformers.RobertaModel):
-    """transformers' RobertaModel."""
-
-
-class XLMRobertaModel(Optimized, transformers.XLMRobertaModel):
-    """transformers' XLMRobertaModel."""
-
-
-class CamembertModel(Optimized, transformers.CamembertModel):
-    """transformers' CamembertModel."""
+    if act == "gelu":
+        # `TransformerLayer` knows this one by its function.
+        return F.gelu
+    return ACT2FN[act] if isinstance(act, str) else act

@@ -37,7 +37,8 @@ class DebertaV2Model(Optimized, transformers.DebertaV2Model):
         return "deberta", {**released_options(self.config), "deberta_absolute": False}
 
     def make_links(self, stack: HuggingFaceStack) -> list[Link]:
-        positions, encoder = stack.embed_positions, self.encoder
+        positions = stack.embed_positions
+        encoder = self.encoder
         links = [
             *super().make_links(stack),
             (positions, "weight", encoder.rel_embeddings, "weight"),

@@ -30,7 +30,8 @@ class ModernBertModel(Optimized, transformers.ModernBertModel):
 
     @classmethod
     def unsupported(cls, model: Any) -> str:
-        found, expected = len(model.layers), model.config.num_hidden_layers
+        found = len(model.layers)
+        expected = model.config.num_hidden_layers
         # Which of them are global is known by their numbers.
         return f"num_hidden_layers is {expected}, but it has {found}" if found != expected else ""
 

@@ -70,7 +70,9 @@ def for_each_row(x: Tensor | None, batch: Tensor | None) -> Tensor | None:
         return x
     # In a graph that torch exports, a plain comparison would fix the size of the batch.
     is_one = x.size(0) == 1
-    return x.expand(len(batch), -1) if (known(is_one) if is_exporting() else is_one) else x
+    if is_exporting():
+        is_one = known(is_one)
+    return x.expand(len(batch), -1) if is_one else x
 
 
 def visible(input_ids: Tensor | None, pad_token_id: int | None) -> Tensor | None:

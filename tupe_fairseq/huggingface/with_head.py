@@ -70,18 +70,25 @@ class TupeWithHead(TupePreTrainedModel):
             attention_mask = visible(input_ids, self.config.pad_token_id)
         x = inputs_embeds if input_ids is None else input_ids
         attention_mask = for_each_row(attention_mask, x)
-        inputs = (input_ids, attention_mask, inputs_embeds)
         if x is not None and labels is not None:
             self.check_labels(labels, *x.shape[:2])
         read = None if x is None else self.tokens_read(x, attention_mask, labels)
-        more |= {"token_type_ids": token_type_ids, "read": read}
-        out = self.tupe(*inputs, return_dict=True, **more)
+        out = self.tupe(
+            input_ids,
+            attention_mask,
+            inputs_embeds,
+            return_dict=True,
+            token_type_ids=token_type_ids,
+            read=read,
+            **more,
+        )
         logits = self.logits(out.last_hidden_state, attention_mask, read)
         loss = None if labels is None else self.loss(logits, labels, num_items_in_batch)
         return self.output(out, return_dict, loss=loss, logits=logits)
 
     def output(self, out: Any, return_dict: bool | None, **heads: Any) -> Any:
         """What `forward` returns, from the output of `TupeModel` and the head's own."""
-        states, weights = out.hidden_states, out.attentions
+        states = out.hidden_states
+        weights = out.attentions
         output = self.output_class(**heads, hidden_states=states, attentions=weights)
         return self.returned(output, return_dict)

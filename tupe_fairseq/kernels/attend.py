@@ -39,7 +39,8 @@ def attend(
         return None
     q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))
     batch, heads, length, width = q.shape
-    lengths, depth = lengths or [length] * batch, v.size(-1)
+    lengths = lengths or [length] * batch
+    depth = v.size(-1)
     if len(lengths) != batch or not all(0 <= each <= length for each in lengths):
         raise DataError(f"lengths are {lengths}, but there are {batch} × {length} tokens.")
     make = torch.empty if min(lengths, default=0) == length else torch.zeros
@@ -54,7 +55,11 @@ def attend(
         ctypes.byref(terms.in_c(batch * heads, length, length)),
         (ctypes.c_long * batch)(*lengths),
         (ctypes.c_long * len(strides))(*strides),
-        *(batch, heads, length, width, depth),
+        batch,
+        heads,
+        length,
+        width,
+        depth,
         *((-length, length) if visible is None else visible),
     )
     return out if served else None

@@ -21,7 +21,8 @@ def add_by_distance_(cells: Tensor, table: Tensor, offset: int, by_key: bool = F
         offset: see above.
         by_key: whether the rows of the table are keys.
     """
-    if (kernels := native.serving(cells, table)) is not None:
+    kernels = native.serving(cells, table)
+    if kernels is not None:
         kernels.add_by_distance(*_arguments(cells, table, offset, by_key))
         return
     if by_key:
@@ -31,7 +32,8 @@ def add_by_distance_(cells: Tensor, table: Tensor, offset: int, by_key: bool = F
 
 def sum_by_distance(cells: Tensor, table: Tensor, offset: int, by_key: bool = False) -> None:
     """The transpose of `add_by_distance_`: overwrite the table by the sums of its cells."""
-    if (kernels := native.serving(cells, table)) is not None:
+    kernels = native.serving(cells, table)
+    if kernels is not None:
         kernels.sum_by_distance(*_arguments(cells, table, offset, by_key))
         return
     if by_key:
@@ -40,13 +42,22 @@ def sum_by_distance(cells: Tensor, table: Tensor, offset: int, by_key: bool = Fa
 
 
 def _arguments(cells: Tensor, table: Tensor, offset: int, by_key: bool) -> tuple[int, ...]:
-    (matrices, i, j), (matrix, row, step), columns = cells.shape, cells.stride(), table.size(-1)
+    matrices, i, j = cells.shape
+    matrix, row, step = cells.stride()
+    columns = table.size(-1)
     if step != 1:
         raise DataError(f"cells need a contiguous last dimension; strides: {cells.stride()}.")
     return (
         native.pointer(cells, matrices, i, j, strided=True),
         native.pointer(table, matrices, j if by_key else i, columns),
-        *(matrices, i, j, matrix, row, columns, offset, by_key),
+        matrices,
+        i,
+        j,
+        matrix,
+        row,
+        columns,
+        offset,
+        by_key,
     )
 
 

@@ -26,9 +26,11 @@ class _Dropout(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float, key: int) -> Tensor:
-        ctx.p, ctx.key = p, key
+        ctx.p = p
+        ctx.key = key
         scale = 1 / (1 - rounded(p))
-        if (kernels := native.serving(x)) is None:
+        kernels = native.serving(x)
+        if kernels is None:
             return keep_mask(1, x.numel(), p, key).view(x.shape) * x * scale
         x = x.contiguous()
         out = torch.empty_like(x)

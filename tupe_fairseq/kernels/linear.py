@@ -46,10 +46,11 @@ def project(x: Tensor, module: nn.Module, gelu: bool = False) -> Tensor:
         and not (module._backward_pre_hooks or module._backward_hooks)
     ):
         out = linear(x, module.weight, module.bias)
-        # In place: allocating a tensor of this size costs as much as gelu.
-        in_place = gelu and not torch.is_grad_enabled()
-        return torch.ops.aten.gelu_(out) if in_place else F.gelu(out) if gelu else out
-    out = module(x)
+        if gelu and not torch.is_grad_enabled():
+            # In place: allocating a tensor of this size costs as much as gelu.
+            return torch.ops.aten.gelu_(out)
+    else:
+        out = module(x)
     return F.gelu(out) if gelu else out
 
 
@@ -135,9 +136,11 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
     Graphs of torch.compile and torch.export keep F.linear.
     """
-    if torch.compiler.is_compiling() or (faster := faster_products()) is None:
+    faster = None if torch.compiler.is_compiling() else faster_products()
+    if faster is None:
         return F.linear(x, weight, bias)
-    width, learns = x.size(-1), torch.is_grad_enabled()
+    width = x.size(-1)
+    learns = torch.is_grad_enabled()
     small = (
         not learns
         and x.numel() <= faster.few_rows * width
@@ -173,7 +176,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 def _small_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """The product by the kernel in C."""
-    (outputs, width), kernels = weight.shape, native.kernels()
+    outputs, width = weight.shape
+    kernels = native.kernels()
     assert kernels is not None
     x = x.contiguous()
     out = x.new_empty(*x.shape[:-1], outputs)
@@ -182,7 +186,9 @@ def _small_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         native.pointer(x, *x.shape[:-1], width),
         native.pointer(weight, outputs, width),
         None if bias is None else native.pointer(bias, outputs),
-        *(x.numel() // width, width, outputs),
+        x.numel() // width,
+        width,
+        outputs,
     )
     return out
 
@@ -213,7 +219,8 @@ class _Linear(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         grad_x = linear(gradient, weight.t(), None) if ctx.needs_input_grad[0] else None
         # B×T×O -> N×O
-        gradient, x = gradient.flatten(0, -2), x.flatten(0, -2)
+        gradient = gradient.flatten(0, -2)
+        x = x.flatten(0, -2)
         grad_weight = _weight_gradient(gradient, x) if ctx.needs_input_grad[1] else None
         return grad_x, grad_weight, gradient.sum(0) if ctx.needs_input_grad[2] else None
 

@@ -41,16 +41,25 @@ SOURCES = ("kernels.c", "linear.c", "products.c", "diagonals.c")
 #: OpenMP is not linked: the threads are those of torch's OpenMP library. Without OpenMP or
 #: -march=native torch's own operations are faster.
 FLAGS = (
-    *("-std=c99", "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"),
-    *("-fPIC", "-march=native", "-fopenmp"),
+    "-std=c99",
+    "-O3",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-ffp-contract=fast",
+    "-fPIC",
+    "-march=native",
+    "-fopenmp",
 )
 COMPILERS = ("cc", "gcc", "clang")
 #: Subclasses of tensors may have no memory, or other memory than their shape says.
 PLAIN = (Tensor, nn.Parameter)
 SECONDS = 60
 
-POINTER, LONG, INT = ctypes.c_void_p, ctypes.c_long, ctypes.c_int
-WORD, FLOAT = ctypes.c_uint64, ctypes.c_float
+POINTER = ctypes.c_void_p
+LONG = ctypes.c_long
+INT = ctypes.c_int
+WORD = ctypes.c_uint64
+FLOAT = ctypes.c_float
 #: C declarations of the types in `TermsInC`.
 C_TYPES = {POINTER: "const float*", LONG: "long", WORD: "uint64_t", INT: "int", FLOAT: "float"}
 
@@ -78,7 +87,8 @@ class TermsInC(ctypes.Structure):
     )
 
 
-TERMS, LONGS = ctypes.POINTER(TermsInC), ctypes.POINTER(LONG)
+TERMS = ctypes.POINTER(TermsInC)
+LONGS = ctypes.POINTER(LONG)
 #: The arguments of each function in C. `attend` returns an int, the default of ctypes.
 ARGUMENTS = {
     "softmax_dropout": (POINTER, TERMS, *(LONG,) * 3),
@@ -210,7 +220,8 @@ def declarations() -> str:
 
 def _compile(compiler: list[str], source: str, library: Path) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        complete, compiled = Path(directory) / "kernels.c", Path(directory) / "kernels.o"
+        complete = Path(directory) / "kernels.c"
+        compiled = Path(directory) / "kernels.o"
         complete.write_text(source, encoding="utf-8")
         for step in (
             [*compiler, *FLAGS, "-c", str(complete), "-o", str(compiled)],

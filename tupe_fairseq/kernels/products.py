@@ -15,13 +15,19 @@ def multiply(a: Tensor, b: Tensor, out: Tensor, accumulate: bool = False) -> Non
     """Write the product a b to out, or add it to out: M×R×S · M×S×D -> M×R×D."""
     kernels = native.serving(a, b, out) if has_kernel(out.dtype) else None
     if kernels is not None and out.stride(-1) == 1 and 1 in b.stride()[1:]:
-        (matrices, rows, depth), columns = a.shape, b.size(-1)
+        matrices, rows, depth = a.shape
+        columns = b.size(-1)
         kernels.multiply(
             native.pointer(out, matrices, rows, columns, strided=True),
             native.pointer(a, matrices, rows, depth, strided=True),
             native.pointer(b, matrices, depth, columns, strided=True),
-            *(matrices, rows, depth, columns),
-            *(*out.stride()[:2], *a.stride(), *b.stride()),
+            matrices,
+            rows,
+            depth,
+            columns,
+            *out.stride()[:2],
+            *a.stride(),
+            *b.stride(),
             accumulate,
         )
     elif accumulate:

@@ -50,7 +50,8 @@ class ScoreTerms:
             drops=self.p > 0,
             scale=self.scale,
         )
-        if (bias := self.bias) is not None:
+        bias = self.bias
+        if bias is not None:
             struct.bias = native.pointer(bias, len(bias), rows, columns, strided=True)
             struct.bias_matrix, struct.bias_row, step = bias.stride()
             struct.matrices_per_bias = matrices // len(bias)
@@ -59,9 +60,11 @@ class ScoreTerms:
                     f"a bias of shape {tuple(bias.shape)} and strides {bias.stride()} cannot be "
                     f"added to {matrices} matrices."
                 )
-        if (padding := self.padding) is not None:
+        padding = self.padding
+        if padding is not None:
             struct.padding = native.pointer(padding, len(padding), 1, columns, strided=True)
-            struct.paddings, struct.padding_matrix = len(padding), padding.stride(0)
+            struct.paddings = len(padding)
+            struct.padding_matrix = padding.stride(0)
             if padding.stride(-1) != 1:
                 raise DataError(
                     f"padding needs a contiguous last dimension; strides: {padding.stride()}."
@@ -71,8 +74,10 @@ class ScoreTerms:
 
 def softmax_dropout_(scores: Tensor, terms: ScoreTerms) -> None:
     """Replace scores, M×R×S, by dropout(softmax(scores + bias + padding))."""
-    if (kernels := native.serving(scores)) is not None:
-        at, shape = native.pointer(scores, *scores.shape), scores.shape
+    kernels = native.serving(scores)
+    if kernels is not None:
+        at = native.pointer(scores, *scores.shape)
+        shape = scores.shape
         kernels.softmax_dropout(at, ctypes.byref(terms.in_c(*shape)), *shape)
         return
     scores.copy_(_softmax(scores, terms) * _scales(scores, terms))
@@ -89,8 +94,10 @@ def softmax_dropout_backward_(
         grad_bias: the bias's gradient is added to it, in the bias's shape and strides; or None.
         terms: as for `softmax_dropout_`.
     """
-    if (kernels := native.serving(scores)) is not None:
-        shape, bias = scores.shape, None
+    kernels = native.serving(scores)
+    if kernels is not None:
+        shape = scores.shape
+        bias = None
         if grad_bias is not None:
             if terms.bias is None or grad_bias.stride() != terms.bias.stride():
                 raise DataError(
@@ -100,7 +107,8 @@ def softmax_dropout_backward_(
         pointers = (native.pointer(each, *shape) for each in (scores, grad_dropped))
         kernels.softmax_dropout_backward(*pointers, bias, ctypes.byref(terms.in_c(*shape)), *shape)
         return
-    weights, scales = _softmax(scores, terms), _scales(scores, terms)
+    weights = _softmax(scores, terms)
+    scales = _scales(scores, terms)
     scores.copy_(weights * scales)
     grad_weights = grad_dropped * scales
     mean = (weights * grad_weights).sum(-1, keepdim=True)

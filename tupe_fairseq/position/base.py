@@ -240,11 +240,18 @@ def build_position_encoding(
             f"--position-encoding {name} is for decoders only, because it is undefined for keys "
             "on the right: use it in tupe_transformer_lm, or choose another encoding."
         )
-    sizes = (embed_dim, num_heads, max_positions, bidirectional, vocab_size, num_layers)
     shared = {
         each.name: options.pop(each.name) for each in model_options() if each.name in options
     }
-    shape = Shape(*sizes, **shared)
+    shape = Shape(
+        embed_dim,
+        num_heads,
+        max_positions,
+        bidirectional,
+        vocab_size,
+        num_layers,
+        **shared,
+    )
     check_extension(name, shape.extend_positions)
     for option in cls.options():
         option.check(options.get(option.name))

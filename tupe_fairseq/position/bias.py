@@ -21,12 +21,13 @@ class Visible:
     Attributes:
         causal: later keys are hidden, also from position 0.
         window: farther keys are hidden; None for no window.
-        global_cls: position 0 is outside of the window: it sees all keys and all queries see it.
+        untie_cls: position 0 is an untied [CLS], outside of the window: it sees all keys and all
+            queries see it.
     """
 
     causal: bool = False
     window: int | None = None
-    global_cls: bool = False
+    untie_cls: bool = False
 
     def hides(self, length: int) -> bool:
         """Whether a key is hidden in a sequence of this length, or in a graph for any length."""
@@ -35,13 +36,9 @@ class Visible:
         return torch.compiler.is_compiling() or self.window < length - 1
 
     def reach(self, length: int) -> tuple[int, int]:
-        """The lowest and the highest distance that a query sees, apart from a global [CLS]."""
+        """The lowest and the highest distance that a query sees, apart from an untied [CLS]."""
         farthest = length - 1 if self.window is None else min(self.window, length - 1)
         return -farthest, 0 if self.causal else farthest
-
-    def exempts_cls(self, length: int) -> bool:
-        """Whether position 0 is visible beyond the window in a sequence of this length."""
-        return self.global_cls and self.window is not None and self.window < length - 1
 
     def hide_(self, cells: Tensor, first: int = 0, begin: int = 0) -> Tensor:
         """Hide keys in place, in scores H×R×N of queries first, ... and keys begin, ..."""
@@ -50,7 +47,7 @@ class Visible:
         hidden = torch.zeros_like(j - i, dtype=torch.bool)
         if self.window is not None:
             hidden = (j - i).abs() > self.window
-            if self.global_cls:
+            if self.untie_cls:
                 hidden = hidden & (i > 0) & (j > 0)
         if self.causal:
             hidden = hidden | (j > i)
@@ -99,7 +96,7 @@ class AttentionBias:
     def parts(self) -> dict[str, Any]:
         """The tensors of the term by the names of their fields."""
         names = ("queries", "keys", "by_distance", "cells", "exact")
-        return {name: part for name in names if (part := getattr(self, name)) is not None}
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     def to(self, dtype: torch.dtype) -> "AttentionBias":
         """The same in another dtype."""
@@ -108,7 +105,8 @@ class AttentionBias:
     def rows(self, first: int, last: int, keys: slice | None = None) -> Tensor:
         """The term of queries first, ..., last − 1 and of all keys or some, H×(last−first)×S."""
         # `slice.indices` would fix the length of a graph that torch.export traces.
-        begin, end = (keys.start, keys.stop) if keys else (0, self.num_keys)
+        begin = keys.start if keys else 0
+        end = keys.stop if keys else self.num_keys
         if self.cells is not None:
             return self.cells[:, first:last, begin:end]
         rows = self._sum(first, last, begin, end)
@@ -126,7 +124,8 @@ class AttentionBias:
         """The product and the part by distance, H×(last−first)×(end−begin)."""
         relative = None
         if self.by_distance is not None:
-            start, stop = self.num_queries - last + begin, self.num_queries - first + end - 1
+            start = self.num_queries - last + begin
+            stop = self.num_queries - first + end - 1
             relative = toeplitz(self.by_distance[:, start:stop], end - begin)
         if self.queries is None or self.keys is None:
             assert relative is not None
@@ -174,9 +173,9 @@ class AttentionBias:
         query_is_cls = is_cls[:, self.start : self.start + queries]
         key_is_cls = is_cls[:, : self.num_keys]
         other = 1 - query_is_cls
-        added = column[:, :, None] * other, query_is_cls
+        others_to_cls = column[:, :, None] * other
         return replace(
             self,
-            queries=torch.cat((self.queries * other, *added), -1),
+            queries=torch.cat((self.queries * other, others_to_cls, query_is_cls), -1),
             keys=torch.cat((self.keys * (1 - key_is_cls), key_is_cls, row[:, :, None]), -1),
         )

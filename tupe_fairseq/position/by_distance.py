@@ -66,7 +66,8 @@ def mean_by_distance(cells: Tensor, far: int) -> Tensor:
     sums = diagonal_sums(cells)
     counts = size - torch.arange(1 - size, size, device=cells.device).abs()
     # Index n + size − 1 holds distance n.
-    first, stop = size - far, size + far - 1
+    first = size - far
+    stop = size + far - 1
     near = sums[:, first:stop] / counts[first:stop]
     left = sums[:, :first].sum(-1, keepdim=True) / counts[:first].sum()
     right = sums[:, stop:].sum(-1, keepdim=True) / counts[stop:].sum()
@@ -99,5 +100,6 @@ def bias_by_distance(
     if cls is None:
         return AttentionBias(keys, by_distance=by_distance, start=start)
     # A product of width 0, to which [CLS] adds its dimensions.
-    q, k = (values.new_empty(len(values), size, 0) for size in (queries, keys))
+    q = values.new_empty(len(values), queries, 0)
+    k = values.new_empty(len(values), keys, 0)
     return AttentionBias(keys, q, k, by_distance, start).with_untied_cls(*cls)

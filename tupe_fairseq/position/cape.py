@@ -38,7 +38,8 @@ class CapePosition(PositionEncoding):
         check_at_least("--cape-global-shift", cape_global_shift, 0)
         check_at_least("--cape-local-shift", cape_local_shift, 0)
         check_at_least("--cape-scale", cape_scale, 1)
-        self.global_shift, self.local_shift = cape_global_shift, cape_local_shift
+        self.global_shift = cape_global_shift
+        self.local_shift = cape_local_shift
         self.log_scale = math.log(cape_scale)
         self.table = ConstantTable(sinusoids(torch.arange(shape.max_positions), shape.embed_dim))
 

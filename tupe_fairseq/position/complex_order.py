@@ -45,7 +45,8 @@ class ComplexOrderPosition(PositionEncoding):
 
     def position_vectors(self, length: int) -> Tensor:
         """The vectors of an average token of amplitude 1."""
-        frequency, phase = self.frequency.mean(0), self.phase.mean(0)
+        frequency = self.frequency.mean(0)
+        phase = self.phase.mean(0)
         positions = torch.arange(length, device=phase.device)
         return self._wave(torch.ones_like(phase), positions, frequency, phase)
 

@@ -36,7 +36,9 @@ class DebertaTerms(LayerTerms):
 
     def __init__(self, shape: Shape, terms: str, shared: bool, dropout: float):
         super().__init__()
-        self.shape, self.terms, self.dropout = shape, terms, dropout
+        self.shape = shape
+        self.terms = terms
+        self.dropout = dropout
         width = shape.embed_dim
         self.pos_k_proj = nn.Linear(width, width) if "c2p" in terms and not shared else None
         self.pos_q_proj = nn.Linear(width, width) if "p2c" in terms and not shared else None
@@ -46,7 +48,8 @@ class DebertaTerms(LayerTerms):
         table = encoding.rows(length)
         if self.training and self.dropout:
             table = dropout(table, self.dropout)
-        for_queries = for_keys = None
+        for_queries = None
+        for_keys = None
         if "c2p" in self.terms:
             pos_k = project(table, self.pos_k_proj or attention.k_proj)
             for_queries = encoding.by_distance(pos_k, length, reverse=True)
@@ -99,12 +102,16 @@ class DebertaPosition(PositionEncoding):
         super().__init__(shape)
         check_at_least("--relative-clip", relative_clip, 1)
         check_options(deberta_terms, deberta_dropout)
-        self.terms, self.released, self.shared = deberta_terms, deberta_released, deberta_share
-        # 1, and one for each "2".
+        self.terms = deberta_terms
+        self.released = deberta_released
+        self.shared = deberta_share
+        # Content to content, and each term such as c2p.
         self.score_terms = 1 + deberta_terms.count("2")
-        self.dropout, self.relative_clip = deberta_dropout, relative_clip
+        self.dropout = deberta_dropout
+        self.relative_clip = relative_clip
         self.weight = random_vectors(2 * (deberta_buckets or relative_clip), shape.embed_dim)
-        self.absolute = self.absolute_input = None
+        self.absolute = None
+        self.absolute_input = None
         if deberta_emd:
             self.absolute = random_vectors(shape.max_positions, shape.embed_dim)
         if deberta_absolute:
@@ -151,7 +158,8 @@ class DebertaPosition(PositionEncoding):
             length: the number of positions.
             reverse: read them at δ(i,j), which descends in j − i; otherwise at δ(j,i).
         """
-        near, exports = len(rows) // 2, is_exporting()
+        near = len(rows) // 2
+        exports = is_exporting()
         if self.buckets is None or (not exports and near == length <= len(self.buckets)):
             # One row for each distance
             vectors = per_head(rows, self.shape.num_heads)
@@ -198,7 +206,8 @@ class DebertaPosition(PositionEncoding):
 
 def released_options(config: Any) -> dict[str, Any]:
     """Options of the encoding from a configuration of DeBERTa-v2 in transformers."""
-    reach, terms = config.max_relative_positions, config.pos_att_type or []
+    reach = config.max_relative_positions
+    terms = config.pos_att_type or []
     return {
         "relative_clip": reach if reach > 0 else config.max_position_embeddings,
         "deberta_released": True,

@@ -84,10 +84,10 @@ class FireLayer(PositionEncoding):
 
     def _mlp(self, ratios: Tensor) -> Tensor:
         """Any shape -> H×that shape."""
-        hidden_weight, hidden_bias, weight, bias = (
-            p.to(ratios.dtype)
-            for p in (self.hidden_weight, self.hidden_bias, self.weight, self.bias)
-        )
+        hidden_weight = self.hidden_weight.to(ratios.dtype)
+        hidden_bias = self.hidden_bias.to(ratios.dtype)
+        weight = self.weight.to(ratios.dtype)
+        bias = self.bias.to(ratios.dtype)
         hidden = F.relu(F.linear(ratios.flatten()[:, None], hidden_weight, hidden_bias))
         # H×K · K×N -> H×N
         return torch.addmm(bias[:, None], weight, hidden.t()).view(-1, *ratios.shape)

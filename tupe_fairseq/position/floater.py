@@ -32,7 +32,8 @@ def _average_tanhs(start: Tensor, matrix: Tensor, inputs: Tensor) -> Tensor:
         matrix: M times the step, R×R.
         inputs: u at the stages of each step, N×4×R.
     """
-    y, averages = start, list[Tensor]()
+    y = start
+    averages = list[Tensor]()
     for first, second, third, fourth in zip(*map(torch.unbind, inputs.unbind(1)), strict=True):
         a = torch.tanh(y + first)
         b = torch.addmv(y + second, matrix, a, alpha=1 / 3).tanh()
@@ -126,7 +127,8 @@ class FloaterPosition(PositionEncoding):
         wide = first.dtype
         if length == 1:
             return first[None]
-        of_position, of_time = weight[:, :-1], weight[:, -1]
+        of_position = weight[:, :-1]
+        of_time = weight[:, -1]
         step = STEP / self.steps
         # W_1 b_2 t is added to the inputs of tanh, so that no stage has to add it.
         of_time = of_time + of_position @ shift

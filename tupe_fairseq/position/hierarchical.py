@@ -36,10 +36,12 @@ def extend(encoding: PositionEncoding, state_dict: dict[str, Tensor], prefix: st
         ConfigurationError: more positions than the decomposition reaches.
     """
     for name, first in encoding.position_tables().items():
-        trained, total = state_dict.get(prefix + name), len(encoding.get_parameter(name))
+        trained = state_dict.get(prefix + name)
+        total = len(encoding.get_parameter(name))
         if trained is None or len(trained) >= total:
             continue
-        table, positions = trained[first:], total - first
+        table = trained[first:]
+        positions = total - first
         if positions > len(table) ** 2:
             raise _out_of_reach(encoding.shape.max_positions, len(table))
         wide = table.to(widened(table.dtype))

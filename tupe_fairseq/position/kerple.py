@@ -19,7 +19,8 @@ from .dtypes import widened
 
 #: The least value of p and a, and the largest exponent of a kernel that is conditionally positive
 #: definite.
-LEAST, LARGEST_POWER = 0.01, 2.0
+LEAST = 0.01
+LARGEST_POWER = 2.0
 
 
 @register_position_encoding("kerple_log")

@@ -42,7 +42,8 @@ class ModelOptions:
     def __post_init__(self) -> None:
         for option in model_options():
             option.check(getattr(self, option.name))
-        window, every = self.attention_window, self.global_every
+        window = self.attention_window
+        every = self.global_every
         if window is not None and window < 1:
             raise ConfigurationError(
                 f"--attention-window is {window}, but must be at least 1 (the neighbours of a "

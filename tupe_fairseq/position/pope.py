@@ -33,9 +33,11 @@ class Phases(LayerTerms):
     def rotate(
         self, q: Tensor, k: Tensor, v: Tensor, encoding: Any, start: int = 0
     ) -> tuple[Tensor, Tensor, Tensor]:
-        scale, positions = q.size(-1) ** 0.5, slice(start, start + q.size(2))
+        scale = q.size(-1) ** 0.5
+        positions = slice(start, start + q.size(2))
         # T×D each, in fp32 or wider
-        cos, sin = encoding.cos(q.dtype, positions), encoding.sin(q.dtype, positions)
+        cos = encoding.cos(q.dtype, positions)
+        sin = encoding.sin(q.dtype, positions)
         phase = self.phase.to(widened(self.phase.dtype))
         phase = phase + (phase.clamp(-2 * math.pi, 0.0) - phase).detach()
         # The cosine and sine of jθ + δ, H×T×D each
@@ -61,7 +63,8 @@ class PolarPosition(PositionEncoding):
         positions = torch.arange(shape.max_positions, dtype=torch.float64)
         # N×1 · D
         angles = positions[:, None] * rope_theta ** (-dimensions / shape.head_dim)
-        self.cos, self.sin = ConstantTable(angles.cos()), ConstantTable(angles.sin())
+        self.cos = ConstantTable(angles.cos())
+        self.sin = ConstantTable(angles.sin())
 
     def build_layer_terms(self) -> Phases:
         return Phases(self.shape)

@@ -23,8 +23,9 @@ class ByDistance:
     def reached(self, nearest: int, farthest: int) -> tuple[int, int]:
         """Rows start, ..., stop − 1 that the distances nearest, ..., farthest read."""
         last = self.vectors.size(1) - 1
-        start, stop = (min(max(d - self.first, 0), last) for d in (nearest, farthest))
-        return start, stop + 1
+        start = min(max(nearest - self.first, 0), last)
+        stop = min(max(farthest - self.first, 0), last) + 1
+        return start, stop
 
     def within(self, queries: int, keys: int, start: int = 0) -> "ByDistance":
         """The rows that T queries from position `start` on and S keys read.
@@ -32,12 +33,14 @@ class ByDistance:
         Where torch exports a program for every length, all rows are kept if some length reads
         an end of them.
         """
-        nearest, farthest = -(start + queries - 1), keys - 1 - start
+        nearest = -(start + queries - 1)
+        farthest = keys - 1 - start
         if is_exporting():
             last = self.first + self.vectors.size(1) - 1
             if not (known(nearest >= self.first) and known(farthest <= last)):
                 return self
-            first, stop = nearest - self.first, farthest - self.first + 1
+            first = nearest - self.first
+            stop = farthest - self.first + 1
         else:
             first, stop = self.reached(nearest, farthest)
         return ByDistance(self.vectors[:, first:stop], self.first + first)

@@ -73,11 +73,14 @@ class Rotation(nn.Module):
 
     def forward(self, positions: slice, *vectors: Tensor) -> list[Tensor]:
         """Rotate tensors of B×H×T×D at T positions."""
-        dtype, width = vectors[0].dtype, self.width
-        cos, sin = self.cos(dtype, positions), self.sin(dtype, positions)
+        dtype = vectors[0].dtype
+        width = self.width
+        cos = self.cos(dtype, positions)
+        sin = self.sin(dtype, positions)
         if cos.dim() == 3:
             # T×B×(R/2) -> B×1×T×(R/2)
-            cos, sin = (table.transpose(0, 1)[:, None] for table in (cos, sin))
+            cos = cos.transpose(0, 1)[:, None]
+            sin = sin.transpose(0, 1)[:, None]
         if width == vectors[0].size(-1):
             return [self.rotate(x, cos, sin) for x in vectors]
         turned = ((self.rotate(x[..., :width], cos, sin), x[..., width:]) for x in vectors)
@@ -87,7 +90,8 @@ class Rotation(nn.Module):
 def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotate neighbouring pairs of B×H×T×R by tables T×(R/2) or B×1×T×(R/2)."""
     # B×H×T×R -> two of B×H×T×(R/2), widened by the tables
-    even, odd = x[..., 0::2], x[..., 1::2]
+    even = x[..., 0::2]
+    odd = x[..., 1::2]
     return torch.stack(_rotated(even, odd, cos, sin), -1).flatten(-2).type_as(x)
 
 
@@ -143,15 +147,24 @@ class RotaryPosition(PositionEncoding):
             raise ConfigurationError(
                 "--rope-skip-every is 1, but then no layer rotates: use --position-encoding none."
             )
-        self.theta, self.rotates_values, self.skip_every = rope_theta, rope_values, rope_skip_every
-        self.width, self.halves = _rotated_width(shape.head_dim, rope_fraction), rope_halves
+        self.theta = rope_theta
+        self.rotates_values = rope_values
+        self.skip_every = rope_skip_every
+        self.width = _rotated_width(shape.head_dim, rope_fraction)
+        self.halves = rope_halves
         #: D of the frequencies b^{−2d/D}, of which the first are used.
         self.spectrum = shape.head_dim if rope_proportional else self.width
-        length = (shape.max_positions, rope_scaling_factor, rope_original_positions)
-        self.scaling = build_scaling(rope_scaling, *length)
+        self.scaling = build_scaling(
+            rope_scaling,
+            shape.max_positions,
+            rope_scaling_factor,
+            rope_original_positions,
+        )
         self._check_scaling(rope_scaling)
         self._check_unused(rope_proportional, rope_scaling, rope_original_positions)
         self.rotation = self._rotation(shape.max_positions)
+        #: In its place in one pass (`for_pass`); in a list, because copies share their submodules.
+        self.in_pass: list[Rotation] = []
         self.local: RotaryPosition | None = None
         if rope_theta_local is not None:
             self._check_local_theta(rope_theta_local)
@@ -168,7 +181,8 @@ class RotaryPosition(PositionEncoding):
 
     @classmethod
     def recorded(cls, options: dict[str, Any], max_positions: int) -> dict[str, Any]:
-        factor, original = options["rope_scaling_factor"], options["rope_original_positions"]
+        factor = options["rope_scaling_factor"]
+        original = options["rope_original_positions"]
         if options["rope_scaling"] is None:
             original = original or max_positions
         else:
@@ -185,9 +199,7 @@ class RotaryPosition(PositionEncoding):
         else:
             lengths = (~padding_mask).sum(1)
         scaled = copy.copy(self)
-        # The copy shares this dictionary, which the assignment would change.
-        scaled._modules = dict(self._modules)
-        scaled.rotation = self._rotation(length, lengths[:, None])
+        scaled.in_pass = [self._rotation(length, lengths[:, None])]
         return scaled
 
     def check_decoding(self) -> None:
@@ -208,16 +220,18 @@ class RotaryPosition(PositionEncoding):
         self, q: Tensor, k: Tensor, v: Tensor, start: int = 0
     ) -> tuple[Tensor, Tensor, Tensor]:
         positions = slice(start, start + q.size(2))
+        rotation = self.in_pass[0] if self.in_pass else self.rotation
         if self.rotates_values:
-            q, k, v = self.rotation(positions, q, k, v)
+            q, k, v = rotation(positions, q, k, v)
         else:
-            q, k = self.rotation(positions, q, k)
+            q, k = rotation(positions, q, k)
         return q, k, v
 
     def _rotation(self, positions: int, lengths: int | Tensor = 0) -> Rotation:
         """The rotation of this many positions, in texts of these lengths, one or B×1."""
         frequencies = self.scaling.frequencies(self.theta, self.spectrum, lengths)
-        used, magnitude = frequencies[..., : self.width // 2], self.scaling.magnitude
+        used = frequencies[..., : self.width // 2]
+        magnitude = self.scaling.magnitude
         return Rotation(used, positions, magnitude, self.halves)
 
     def _check_scaling(self, name: str | None) -> None:

@@ -48,7 +48,8 @@ class Scaling:
             raise ConfigurationError(
                 f"--rope-original-positions must be at least 2, but is {original}."
             )
-        self.factor, self.original = factor, original
+        self.factor = factor
+        self.original = original
 
     def frequencies(self, theta: float, width: int, length: int | Tensor = 0) -> Tensor:
         """The scaled frequencies, D/2 values in float64.
@@ -98,7 +99,8 @@ class Yarn(Scaling):
     the number of turns; the ends are rounded to whole dimensions, as there.
     """
 
-    FAST, SLOW = 32, 1
+    FAST = 32
+    SLOW = 1
 
     def __init__(self, factor: float, original: int):
         super().__init__(factor, original)

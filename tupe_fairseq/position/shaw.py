@@ -25,7 +25,8 @@ class ShawTerms(LayerTerms):
 
     def __init__(self, shape: Shape, clip: int):
         super().__init__()
-        self.lowest, self.clip = -clip if shape.bidirectional else 0, clip
+        self.lowest = -clip if shape.bidirectional else 0
+        self.clip = clip
         rows = clip - self.lowest + 1
         self.key = random_vectors(rows, shape.head_dim)
         self.value_weight = random_vectors(rows, shape.head_dim)

@@ -31,7 +31,8 @@ class RelativeBias(nn.Module):
     def __init__(self, shape: Shape, num_buckets: int, max_distance: int, untie_cls: bool = False):
         super().__init__()
         # Distances beyond max_distance are in its bucket. The buckets refuse a negative one.
-        self.max_distance, far = max_distance, abs(max_distance)
+        self.max_distance = max_distance
+        far = abs(max_distance)
         reach = torch.arange(-far, far + 1)
         buckets = relative_buckets(reach, num_buckets, max_distance, shape.bidirectional)
         self.register_buffer("buckets", buckets, persistent=False)

@@ -154,7 +154,8 @@ class TupeAbsolute(PositionEncoding):
     def _means(self, q: Tensor, k: Tensor) -> Tensor:
         """The means by distance, H×(2c+1); q and k are the `_vectors` of all trained positions."""
         # Without [CLS], if it is untied.
-        first, size = 2 * self.untie_cls, self.trained - self.untie_cls
+        first = 2 * self.untie_cls
+        size = self.trained - self.untie_cls
         relative = self._relative(size, size)
         cells = AttentionBias(size, q[:, first:], k[:, first:], relative).dense()
         return mean_by_distance(cells, self.far)
@@ -191,10 +192,10 @@ class TupeAbsolute(PositionEncoding):
     def _vectors(self, positions: int) -> tuple[Tensor, Tensor]:
         """Projected rows of the table for N positions and an untied [CLS], two of H×(N+1)×D."""
         rows = self.layer_norm(self.weight[: positions + self.untie_cls])
-        q, k = (
-            per_head(projection(rows), self.shape.num_heads).to(widened(rows.dtype))
-            for projection in (self.q_proj, self.k_proj)
-        )
+        heads = self.shape.num_heads
+        wide = widened(rows.dtype)
+        q = per_head(self.q_proj(rows), heads).to(wide)
+        k = per_head(self.k_proj(rows), heads).to(wide)
         return q * self.scaling, k
 
 

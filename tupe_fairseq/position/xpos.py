@@ -20,9 +20,10 @@ from .rope import RopeTheta, check_rotation, rotate_pairs
 from .rope_scaling import frequencies
 from .tables import ConstantTable
 
-#: Decimal exponents of the largest power of ζ that queries are multiplied by and keys divided by:
-#: in fp32 and bf16, and in fp16, whose range must hold the products.
-LARGEST, LARGEST_FP16 = 15, 3
+#: Decimal exponent of the largest power of ζ that queries are multiplied by and keys divided by.
+LARGEST = 15
+#: In fp16, whose range must hold the products.
+LARGEST_FP16 = 3
 
 
 @register_position_encoding("xpos")
@@ -69,6 +70,8 @@ class ExtrapolatablePosition(PositionEncoding):
     ) -> tuple[Tensor, Tensor, Tensor]:
         if q.dtype == torch.float16:
             self._check_range(LARGEST_FP16, "make it larger, or use bf16 instead of fp16")
-        rows = q.dtype, slice(start, start + q.size(2))
-        turned_q = rotate_pairs(q, self.cos_q(*rows), self.sin_q(*rows))
-        return turned_q, rotate_pairs(k, self.cos_k(*rows), self.sin_k(*rows)), v
+        dtype = q.dtype
+        positions = slice(start, start + q.size(2))
+        turned_q = rotate_pairs(q, self.cos_q(dtype, positions), self.sin_q(dtype, positions))
+        turned_k = rotate_pairs(k, self.cos_k(dtype, positions), self.sin_k(dtype, positions))
+        return turned_q, turned_k, v

@@ -50,7 +50,8 @@ def encoding_of(encoder: TransformerStack, length: int, layer: int) -> PositionE
     Raises:
         ConfigurationError: `length` or `layer` is out of range.
     """
-    longest, layers = encoder.embed_positions.shape.max_positions, len(encoder.layers)
+    longest = encoder.embed_positions.shape.max_positions
+    layers = len(encoder.layers)
     if not 1 <= length <= longest:
         raise ConfigurationError(
             f"invalid length {length}: it must be between 1 and the model's {longest} positions."

@@ -24,7 +24,8 @@ class DecoderCache:
 
     def __init__(self, encoding: PositionEncoding, layers: Layers):
         encoding.check_decoding()
-        self.encoding, self.model_layers = encoding, layers
+        self.encoding = encoding
+        self.model_layers = layers
         self.layers = [LayerCache() for _ in layers]
         #: Tokens so far.
         self.length = 0
@@ -44,10 +45,12 @@ class DecoderCache:
             x: token vectors, B×T×C.
             tokens: their ids, B×T, where known.
         """
-        count, earlier = x.size(1), 0
+        count = x.size(1)
+        earlier = 0
         if self.recent is not None:
             vectors, ids = self.recent
-            earlier, x = vectors.size(1), torch.cat((vectors, x), 1)
+            earlier = vectors.size(1)
+            x = torch.cat((vectors, x), 1)
             tokens = None if tokens is None or ids is None else torch.cat((ids, tokens), 1)
         kept = max(0, x.size(1) - self.encoding.context)
         self.recent = x[:, kept:], None if tokens is None else tokens[:, kept:]
@@ -93,7 +96,8 @@ class DecoderCache:
             self.source = source
             if beam > 1 and _repeats(source.vectors, beam):
                 every = torch.arange(0, len(source.vectors), beam, device=source.vectors.device)
-                self.source, self.beam = source.select(every), beam
+                self.source = source.select(every)
+                self.beam = beam
         return self.source
 
     def reorder(self, order: Tensor) -> None:
@@ -110,7 +114,8 @@ class DecoderCache:
         sequences = order[:: self.beam] // self.beam
         if not torch.equal(sequences.repeat_interleave(self.beam), order // self.beam):
             # There is no beam: fairseq does not reset the size that an earlier search has set.
-            sequences, self.beam = order // self.beam, 1
+            sequences = order // self.beam
+            self.beam = 1
         if torch.equal(sequences, torch.arange(len(self.source.vectors), device=order.device)):
             return
         self.source = self.source.select(sequences)

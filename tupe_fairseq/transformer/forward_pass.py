@@ -22,7 +22,8 @@ class Pass:
             are those of the vectors.
         causal: False: a causal stack does not hide later tokens in this pass.
         backend: used in place of that of the layers.
-        cells: indices b·T + t of the M tokens whose output is wanted; by default all.
+        read: the M tokens that are read after the last layer, by their indices b·T + t among the
+            B·T cells of the batch; by default all.
         keep_states: also return the first layer's input and each layer's output.
         observe: called before each layer with its input and what it shares with others; returns
             what the layer is called with.
@@ -34,7 +35,7 @@ class Pass:
     source: Source | None = None
     causal: bool = True
     backend: str | None = None
-    cells: Tensor | None = None
+    read: Tensor | None = None
     keep_states: bool = False
     observe: Observer | None = None
     aligned: int | None = None

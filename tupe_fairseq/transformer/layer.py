@@ -33,7 +33,8 @@ class TransformerLayer(nn.Module):
 
     def __init__(self, self_attn: TupeMultiheadAttention, config: StackConfig):
         super().__init__()
-        width, options = self_attn.embed_dim, config.layer_options
+        width = self_attn.embed_dim
+        options = config.layer_options
         to_source = None
         if config.source_dim is not None:
             to_source = CrossAttention(
@@ -64,7 +65,7 @@ class TransformerLayer(nn.Module):
         cache: LayerCache | None = None,
         source: Source | None = None,
         need_weights: bool = False,
-        rows: Tensor | None = None,
+        read: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """One layer.
 
@@ -74,18 +75,21 @@ class TransformerLayer(nn.Module):
             cache: of this layer in incremental decoding, or None.
             source: the output of the encoder, or None.
             need_weights: whether to return the weights of the attention to the source.
-            rows: indices of the M tokens that are read after this layer; by default all are. All
-                tokens are attended to, but the feed-forward block is computed for these alone.
+            read: the M tokens that are read after this layer, by their indices among the N
+                tokens, or the B·T of B×T×C; by default all. All tokens are attended to, but the
+                feed-forward block is computed for these alone.
 
         Returns:
             The shape of x, or M×C; and the weights, B×H×T×S, or None.
         """
         pre = self.normalize_before
         out = self.self_attn(self.self_attn_layer_norm(x) if pre else x, prepared, cache)
-        if rows is not None:
-            out, x = (each.flatten(0, -2).index_select(0, rows) for each in (out, x))
+        if read is not None:
+            out = out.flatten(0, -2).index_select(0, read)
+            x = x.flatten(0, -2).index_select(0, read)
         x = self._add(out, x, self.self_attn_layer_norm)
-        weights, norm = None, self.encoder_attn_layer_norm
+        weights = None
+        norm = self.encoder_attn_layer_norm
         if self.encoder_attn is not None and norm is not None and source is not None:
             if cache is not None and cache.source is None:
                 cache.source = self.encoder_attn.project(source)

@@ -9,8 +9,10 @@ from typing import Annotated, Any
 from ..base.errors import ConfigurationError
 from ..base.options import Mark, declared_options
 
-#: Values of `gated_ffn` and `norm`.
-GATES, NORMS = ("geglu", "swiglu"), ("layer", "rms")
+#: Values of `gated_ffn`.
+GATES = ("geglu", "swiglu")
+#: Values of `norm`.
+NORMS = ("layer", "rms")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,7 +44,8 @@ class Layers(nn.ModuleList):
         firsts: dict[tuple[PositionEncoding, int | None], int] = {}
         shape = encoding.shape
         for index in range(config.num_layers):
-            seen, window = encoding.at(index), shape.window_at(index)
+            seen = encoding.at(index)
+            window = shape.window_at(index)
             with isolated_rng():
                 terms = seen.build_layer_terms()
             attention = TupeMultiheadAttention(
@@ -87,7 +88,8 @@ class Layers(nn.ModuleList):
             BackendError: the backend cannot run here.
         """
         config = self.config
-        causal, backend = causal and config.causal, backend or config.attention_backend
+        causal = causal and config.causal
+        backend = backend or config.attention_backend
         return self.shared(
             lambda plan: plan.prepare(
                 encoding.at(plan.first), x, layout, backend, causal, config.compile_layers

@@ -35,7 +35,8 @@ class PaddingShift:
         is_known = padding.lengths is not None
         if is_known and not (padding.leading or padding.scattered):
             return cls(padding)
-        hidden, shown = padding.mask, ~padding.mask
+        hidden = padding.mask
+        shown = ~padding.mask
         after_tokens = shown.sum(1, keepdim=True) + hidden.cumsum(1) - 1
         targets = torch.where(hidden, after_tokens, shown.cumsum(1) - 1)
         # The inverse, by `scatter`, since ONNX has no stable sort.

@@ -39,7 +39,8 @@ class TransformerStack(nn.Module):
 
     def __init__(self, embed_positions: PositionEncoding, config: StackConfig, **base: Any):
         super().__init__(**base)
-        width, types = embed_positions.shape.embed_dim, config.token_types
+        width = embed_positions.shape.embed_dim
+        types = config.token_types
         options = config.layer_options
         self.embed_positions = embed_positions
         self.embed_token_types = nn.Embedding(types, width) if types else None
@@ -70,7 +71,8 @@ class TransformerStack(nn.Module):
                 before a token (if not traced).
         """
         if padding_mask is not None:
-            got, wanted = (padding_mask.dtype, padding_mask.shape), (torch.bool, x.shape[:2])
+            got = (padding_mask.dtype, padding_mask.shape)
+            wanted = (torch.bool, x.shape[:2])
             if got != wanted:
                 raise DataError(
                     f"padding_mask is {got[0]} of shape {tuple(got[1])}, but must be {wanted[0]} "
@@ -114,7 +116,8 @@ class TransformerStack(nn.Module):
         """
         self.check_length(cache.length + x.size(1) if x.size(1) else 0)
         # The first tokens are one part.
-        width, tokens = 1 if cache.length else x.size(1), wanted.tokens
+        width = 1 if cache.length else x.size(1)
+        tokens = wanted.tokens
         parts = self.add_types(x, wanted.types).split(width, 1)
         ids = [None] * len(parts) if tokens is None else tokens.split(width, 1)
         outputs = [self._extend(*part, cache, wanted) for part in zip(parts, ids, strict=True)]
@@ -133,30 +136,34 @@ class TransformerStack(nn.Module):
         if x.size(1) == 1:
             prepared = cache.step(x, wanted.backend)
         else:
-            positions, backend = self.embed_positions, wanted.backend
+            positions = self.embed_positions
+            backend = wanted.backend
             prepared = self.layers.prepare(positions, x, layout, backend=backend)
         return self.run(Batch(x, layout, prepared), wanted, cache)
 
     def run(self, batch: Batch, wanted: Pass, cache: DecoderCache | None = None) -> Encoded:
         """The layers and the final LayerNorm; with a cache, of the tokens that follow it."""
         x, layout, prepared = batch
-        rows = None if wanted.cells is None else layout.rows_of(wanted.cells)
-        states, weights, is_last = [layout.unpack(x)] if wanted.keep_states else [], None, False
+        read = None if wanted.read is None else layout.tokens_at(wanted.read)
+        states = [layout.unpack(x)] if wanted.keep_states else []
+        weights = None
+        is_last = False
         for index, layer in self.layers.active():
-            inputs = x, prepared[index]
+            shared = prepared[index]
             if wanted.observe is not None:
-                inputs = wanted.observe(*inputs)
-            is_last, aligned = index == len(self.layers) - 1, index == wanted.aligned
+                x, shared = wanted.observe(x, shared)
+            is_last = index == len(self.layers) - 1
+            aligned = index == wanted.aligned
             in_layer = None if cache is None else cache.layers[index]
-            read = rows if is_last else None
-            x, to_source = layer(*inputs, in_layer, wanted.source, aligned, read)
+            read_now = read if is_last else None
+            x, to_source = layer(x, shared, in_layer, wanted.source, aligned, read_now)
             weights = to_source if aligned else weights
             if wanted.keep_states:
                 states.append(layout.unpack(x))
-        if rows is not None and not is_last:  # layerdrop has skipped the last layer
-            x = x.flatten(0, -2).index_select(0, rows)
+        if read is not None and not is_last:  # layerdrop has skipped the last layer
+            x = x.flatten(0, -2).index_select(0, read)
         x = x if self.layer_norm is None else self.layer_norm(x)
-        return Encoded(layout.unpack(x) if rows is None else x, states, weights)
+        return Encoded(layout.unpack(x) if read is None else x, states, weights)
 
     def __prepare_scriptable__(self) -> None:
         """Called by torch.jit.script, for each module of a model."""

@@ -33,7 +33,8 @@ TOKEN_RULES = (
 def stack_rules(model: str) -> Table:
     """Names of embeddings and layers, which RoBERTa has from BERT."""
     embeddings = f"{model}.embeddings."
-    layer, ours = f"{model}.encoder.layer.*.", f"{ENCODER}layers.*."
+    layer = f"{model}.encoder.layer.*."
+    ours = f"{ENCODER}layers.*."
     return (
         Rule(f"{embeddings}word_embeddings.weight", EMBED_TOKENS),
         Rule(f"{embeddings}position_embeddings.weight", POSITIONS),

@@ -13,7 +13,8 @@ from ..keys import Rule
 from ..models import EMBED_TOKENS, ENCODER, LM_HEAD, ONE_HEAD, POSITIONS
 from .base import Architecture
 
-LAYER, OURS = "deberta.encoder.layer.*.", f"{ENCODER}layers.*."
+LAYER = "deberta.encoder.layer.*."
+OURS = f"{ENCODER}layers.*."
 CONTENT = ("query", "key", "value")
 #: The older and the newer head for masked tokens; a model has one of them.
 TRANSFORMS = ("cls.predictions.transform.", "lm_predictions.lm_head.")
@@ -46,7 +47,8 @@ def settings_there(config: Mapping[str, Any]) -> dict[str, Any]:
         CheckpointError: an option of the encoding has no counterpart.
     """
     options = config["position_options"]
-    if (dropout := options["deberta_dropout"]) != config["hidden_dropout_prob"]:
+    dropout = options["deberta_dropout"]
+    if dropout != config["hidden_dropout_prob"]:
         raise CheckpointError(
             f"deberta_dropout is {dropout!r}, but in transformers' DeBERTa-v2 it is the "
             f"hidden_dropout_prob {config['hidden_dropout_prob']!r}: use --classes tupe."
@@ -67,8 +69,10 @@ def settings_there(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def form_of_head(names: Collection[str]) -> dict[str, Any]:
     """Which head there is, as config.json of the released models does not say."""
-    heads = [any(name.startswith(head) for name in names) for head in TRANSFORMS]
-    return {"legacy": heads[0]} if any(heads) else {}
+    for head, legacy in zip(TRANSFORMS, (True, False), strict=True):
+        if any(name.startswith(head) for name in names):
+            return {"legacy": legacy}
+    return {}
 
 
 DEBERTA = Architecture(

@@ -13,7 +13,8 @@ from ..keys import JOINED, Rule
 from ..models import EMBED_TOKENS, ENCODER, LM_HEAD, ONE_HEAD
 from .base import Architecture
 
-LAYER, OURS = "model.layers.*.", f"{ENCODER}layers.*."
+LAYER = "model.layers.*."
+OURS = f"{ENCODER}layers.*."
 
 
 def settings_of(config: Any) -> dict[str, Any]:
@@ -46,14 +47,16 @@ def settings_there(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     from ...huggingface.modernbert import GATE_OF
 
-    options, window = config["position_options"], config["attention_window"]
+    options = config["position_options"]
+    window = config["attention_window"]
     act = {gate: name for name, gate in GATE_OF.items()}.get(config["gated_ffn"])
     if act is None or (window and not config["global_every"]):
         raise CheckpointError(
             "transformers' modernbert has gates in feed-forward blocks, and global layers beside "
             "those with a window: use --classes tupe."
         )
-    theta, local = options["rope_theta"], options["rope_theta_local"]
+    theta = options["rope_theta"]
+    local = options["rope_theta_local"]
     dropout = config["classifier_dropout"]
     return {
         "hidden_activation": act,
@@ -73,7 +76,10 @@ def settings_there(config: Mapping[str, Any]) -> dict[str, Any]:
 
 #: What ModernBERT's rotation does not have.
 ROTATION = {
-    **{"rope_halves": True, "rope_values": False, "rope_fraction": 1.0, "rope_scaling": None},
+    "rope_halves": True,
+    "rope_values": False,
+    "rope_fraction": 1.0,
+    "rope_scaling": None,
     "rope_skip_every": 0,
 }
 MODERNBERT = Architecture(

@@ -25,15 +25,17 @@ from ...fairseq.hub.files import find_checkpoint, separates
 from ..carried import DICTIONARY
 from ..conversion import Conversion, Opened, register
 from ..dictionaries import MASK, dictionary_for, dictionary_of
-from ..directory import neutral, outputs_of, read_state
-from ..fairseq_models import CLASSIFIERS, STACK, all_arguments, register_heads
+from ..directory import neutral, outputs_of
+from ..fairseq_models import CLASSIFIERS, STACK, all_arguments, read_state, register_heads
 from ..keys import Rule, Table, to_ours
 from ..models import Converted, matrix
 from ..settings import from_config
 from ..warm_start import Encoding, Seed, warm_start
 
-ROBERTA, OFFICIAL = "fairseq-roberta", "tupe-official"
-POSITIONS, OLD = f"{STACK}embed_positions.", "decoder.sentence_encoder."
+ROBERTA = "fairseq-roberta"
+OFFICIAL = "tupe-official"
+POSITIONS = f"{STACK}embed_positions."
+OLD = "decoder.sentence_encoder."
 #: In 2019, the encoder was a decoder.
 ROBERTA_RULES = (
     Rule(f"{OLD}emb_layer_norm.*", f"{STACK}layernorm_embedding.*"),
@@ -71,7 +73,8 @@ def todays_names(state: Mapping[str, Tensor], table: Table) -> dict[str, Tensor]
     """Parameters by today's names; joint projections are split."""
     renamed = to_ours(state, table)
     for kind in ("weight", "bias"):
-        if (joint := renamed.pop(f"{STACK}pos_proj.{kind}", None)) is not None:
+        joint = renamed.pop(f"{STACK}pos_proj.{kind}", None)
+        if joint is not None:
             for name, part in zip("qk", joint.chunk(2), strict=True):
                 renamed[f"{POSITIONS}{name}_proj.{kind}"] = part
     rename_old_layers(renamed, STACK.removesuffix("."), ())
@@ -162,7 +165,8 @@ def _settings(
 
 def _with_more_symbols(words: Dictionary) -> Dictionary:
     """The dictionary of the authors' code, whose own symbols come first."""
-    tokens, counts = (every[words.nspecial :] for every in (words.symbols, words.count))
+    tokens = words.symbols[words.nspecial :]
+    counts = words.count[words.nspecial :]
     return dictionary_of([*MORE_SYMBOLS, *tokens], [1] * len(MORE_SYMBOLS) + counts)
 
 

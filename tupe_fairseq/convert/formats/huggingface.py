@@ -65,7 +65,8 @@ def read(
     Raises:
         UsageError: it is not such a directory, or its contents do not fit.
     """
-    config, architecture = read_config(folder := Path(source))
+    folder = Path(source)
+    config, architecture = read_config(folder)
     if architecture.model_type == "tupe" and (position_encoding or seed != 1):
         raise ConfigurationError(
             f"{folder} has an encoding of its own; leave out --position-encoding and --seed."
@@ -122,7 +123,8 @@ def _settings(config: Any, architecture: Architecture, folder: Path) -> dict[str
     settings |= architecture.settings
     settings |= architecture.derived(config)
     # With the defaults of the others.
-    (complete := TupeConfig(**settings)).check_numbers()
+    complete = TupeConfig(**settings)
+    complete.check_numbers()
     complete.max_position_embeddings -= architecture.first_position or 0
     settings = {name: getattr(complete, name) for name in known}
     options = encoding_options(settings)
@@ -161,7 +163,8 @@ def write(
         UsageError: `out` exists, or there is no counterpart of the model.
     """
     kind = classes or default_classes(converted)
-    model, files = to_transformers(converted, kind, head), {}
+    model = to_transformers(converted, kind, head)
+    files = {}
     if kind == "tupe":
         model.config.auto_map = AUTO_MAP
         options = model.config.position_options

@@ -29,7 +29,8 @@ from ..sources import AUTO_MAP, collect
 from .huggingface import Head, LowerCase, write_texts
 
 KIND = "onnx"
-FILE, INT8_FILE = "model.onnx", "model.int8.onnx"
+FILE = "model.onnx"
+INT8_FILE = "model.int8.onnx"
 #: What transformers needs to read config.json.
 CODE = (
     "configuration_tupe.py",
@@ -135,7 +136,8 @@ def _follow_sentence_model(converted: Converted, head: str | None) -> None:
     Raises:
         UsageError: a file is damaged, or has something that a program lacks.
     """
-    model, pooling = read_sentence_model(converted.files), converted.pooling
+    model = read_sentence_model(converted.files)
+    pooling = converted.pooling
     if model is None or not converted.writes_features(head):
         return
     if pooling is None or pooling.kind == "none":
@@ -173,7 +175,8 @@ def export(model: WithPooling, path: Path, converted: Converted, outputs: list[s
     """
     config: Any = model.model.config
     longest = config.max_position_embeddings
-    rows, columns = torch.export.Dim("batch"), torch.export.Dim("length", min=2, max=longest)
+    rows = torch.export.Dim("batch")
+    columns = torch.export.Dim("length", min=2, max=longest)
     # Encodings keep what they compute for the longest sequence.
     whole = torch.full((1, longest), 4)
     model(whole, torch.ones_like(whole))

@@ -35,7 +35,8 @@ def check_arguments(model: ModelArguments, args: Namespace) -> None:
     """
     for name, way_out in model.unsupported.items():
         # -1 is fairseq's value of --mha-heads-to-keep for all.
-        if (value := getattr(args, name, None)) and value != -1:
+        value = getattr(args, name, None)
+        if value and value != -1:
             flag = "--" + name.replace("_", "-")
             raise ConfigurationError(
                 f"{flag} is {value!r}, but {model.name} does not support it: {way_out}."
@@ -84,7 +85,8 @@ def _check_kept_layers(args: Namespace, side: str) -> None:
     Raises:
         ConfigurationError: the new index of a layer would change its attention.
     """
-    if not (value := getattr(args, f"{side}_layers_to_keep", None)):
+    value = getattr(args, f"{side}_layers_to_keep", None)
+    if not value:
         return
     try:
         # fairseq keeps the layers in their order and counts them anew.

@@ -27,8 +27,14 @@ MORE_DEFAULTS: dict[str, Any] = {
 }
 #: Keys of hydra that neither a flag nor a default declares.
 MORE_KEYS = {
-    *("_name", "arch", "tokens_per_sample", "max_positions", "max_target_positions"),
-    *("add_bos_token", "source_lang", "target_lang"),
+    "_name",
+    "arch",
+    "tokens_per_sample",
+    "max_positions",
+    "max_target_positions",
+    "add_bos_token",
+    "source_lang",
+    "target_lang",
 }
 
 

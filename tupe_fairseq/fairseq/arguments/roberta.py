@@ -23,7 +23,8 @@ def _finish(args: Namespace, training: TrainingSettings, task: Any) -> dict[str,
     """The lengths, checked against the task's."""
     values = {}
     tokens = training.tokens_per_sample
-    if (longest := getattr(args, "max_positions", None)) is None:
+    longest = getattr(args, "max_positions", None)
+    if longest is None:
         # The masked_lm task of fairseq 0.12.2 does not have its length as max_positions().
         longest = getattr(args, "tokens_per_sample", None) or tokens or task.max_positions()
         values["tokens_per_sample"] = longest

@@ -53,7 +53,10 @@ def repair(folder: Path) -> None:
     for path in (*damaged, *folder.glob("checkpoint*.tmp")):
         path.unlink()
     last = folder / "checkpoint_last.pt"
-    if not last.exists() and (newest := newest_intact_checkpoint(folder)) is not None:
+    if last.exists():
+        return
+    newest = newest_intact_checkpoint(folder)
+    if newest is not None:
         shutil.copyfile(newest, last.with_suffix(".tmp"))
         os.replace(last.with_suffix(".tmp"), last)
 

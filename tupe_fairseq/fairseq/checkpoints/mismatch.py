@@ -33,7 +33,8 @@ def explain_mismatch(
             )
     for stack, limit in stacks.items():
         prefix = f"{stack}.embed_positions."
-        mine, theirs = ({k for k in d if k.startswith(prefix)} for d in (expected, state_dict))
+        mine = {name for name in expected if name.startswith(prefix)}
+        theirs = {name for name in state_dict if name.startswith(prefix)}
         if mine != theirs:
             return (
                 f"--position-encoding is {args.position_encoding!r}, which has {_few(mine)}, but "
@@ -79,7 +80,8 @@ def _other_length(args: Any, limit: str, more: int, continues: bool) -> str:
             f"--trained-positions is {most}, but the checkpoint has {most + more} positions: give "
             "that number."
         )
-    flag, most = "--" + limit.replace("_", "-"), getattr(args, limit)
+    flag = "--" + limit.replace("_", "-")
+    most = getattr(args, limit)
     longer = LONGER + (" or toeplitz" if continues else "")
     return (
         f"{flag} is {most}, but the checkpoint has {most + more} positions: give that number (in "

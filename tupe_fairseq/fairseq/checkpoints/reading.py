@@ -38,11 +38,22 @@ CHECKPOINT_GLOBALS: list[typing.Any] = [
     # Settings given on the command line; `args` of old checkpoints.
     argparse.Namespace,
     # Settings as a tree: `cfg`.
-    *(DictConfig, ListConfig, ContainerMetadata, Metadata),
-    *(nodes.AnyNode, nodes.BooleanNode, nodes.EnumNode),
-    *(nodes.FloatNode, nodes.IntegerNode, nodes.StringNode),
+    DictConfig,
+    ListConfig,
+    ContainerMetadata,
+    Metadata,
+    nodes.AnyNode,
+    nodes.BooleanNode,
+    nodes.EnumNode,
+    nodes.FloatNode,
+    nodes.IntegerNode,
+    nodes.StringNode,
     # Types that nodes of the tree refer to.
-    *(typing.Any, int, list, dict, collections.defaultdict),
+    typing.Any,
+    int,
+    list,
+    dict,
+    collections.defaultdict,
     # Validation losses and meters: numpy scalars and arrays.
     *NUMPY_GLOBALS,
     # Exchanged by ranks when one reads the checkpoint for all.

@@ -115,7 +115,9 @@ def _changes(
         free.add(Mark.FOR_LONGER_TEXTS)
     changes = []
     for option in options:
-        flag, now, then = option.flag, getattr(complete, option.name), recorded.get(option.name)
+        flag = option.flag
+        now = getattr(complete, option.name)
+        then = recorded.get(option.name)
         if then is not None and now != then and Mark.FIXED in option.marks:
             raise CheckpointError(
                 f"{flag} is {now!r}, but {path} was trained with {then!r}: give that value, or "

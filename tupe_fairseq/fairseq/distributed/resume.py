@@ -34,7 +34,8 @@ def resumed(cfg: DictConfig) -> Iterator[None]:
     if state is None:
         yield
         return
-    copy, writes = Path(cfg.checkpoint.save_dir, COPY), dist.get_rank() == 0
+    copy = Path(cfg.checkpoint.save_dir, COPY)
+    writes = dist.get_rank() == 0
     if writes:
         copy.parent.mkdir(parents=True, exist_ok=True)
         torch.save(state, copy)
@@ -42,7 +43,8 @@ def resumed(cfg: DictConfig) -> Iterator[None]:
     del state
     dist.barrier()
     # fairseq does not take both flags together.
-    cfg.checkpoint.restore_file, cfg.checkpoint.finetune_from_model = str(copy), None
+    cfg.checkpoint.restore_file = str(copy)
+    cfg.checkpoint.finetune_from_model = None
     try:
         yield
     finally:

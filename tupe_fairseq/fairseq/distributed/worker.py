@@ -31,9 +31,13 @@ def rank_flags(flags: list[str], environment: dict[str, str]) -> list[str]:
     `flags` are the same in all processes; the environment has RANK, WORLD_SIZE and LOCAL_RANK.
     """
     of_rank = [
-        *("--distributed-init-method", "env://", "--distributed-no-spawn"),
-        *("--distributed-rank", environment["RANK"]),
-        *("--distributed-world-size", environment["WORLD_SIZE"]),
+        "--distributed-init-method",
+        "env://",
+        "--distributed-no-spawn",
+        "--distributed-rank",
+        environment["RANK"],
+        "--distributed-world-size",
+        environment["WORLD_SIZE"],
     ]
     if "--cpu" not in flags and torch.cuda.is_available():
         of_rank += ["--distributed-backend", "nccl", "--device-id", environment["LOCAL_RANK"]]

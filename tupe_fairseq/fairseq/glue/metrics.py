@@ -9,7 +9,8 @@ from scipy.stats import rankdata
 
 def f1(predicted: np.ndarray, true: np.ndarray) -> float:
     """F1 of class 1 (N zeros and ones each), for MRPC and QQP: 2·TP / (2·TP + FP + FN)."""
-    hits, wrong = np.sum(predicted * true), np.sum(predicted != true)
+    hits = np.sum(predicted * true)
+    wrong = np.sum(predicted != true)
     return 100 * 2 * hits / (2 * hits + wrong) if hits else 0.0
 
 
@@ -18,7 +19,10 @@ def pearson(predicted: np.ndarray, true: np.ndarray) -> float:
 
     Of zeros and ones, it is Matthews correlation, the metric of CoLA.
     """
-    x, y = (v - v.mean() for v in (predicted.astype(np.float64), true.astype(np.float64)))
+    x = predicted.astype(np.float64)
+    x = x - x.mean()
+    y = true.astype(np.float64)
+    y = y - y.mean()
     scale = np.sqrt((x @ x) * (y @ y))
     # Also False where a diverged model predicts NaN.
     return float(100 * (x @ y) / scale) if scale > 0 else 0.0

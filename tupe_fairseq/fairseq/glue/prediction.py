@@ -76,7 +76,8 @@ class GluePredictionCriterion(FairseqCriterion):
         )
         targets = model.get_targets(sample, [logits]).view(-1)
         if self.regression:
-            predictions, targets = logits.view(-1).float(), targets.float()
+            predictions = logits.view(-1).float()
+            targets = targets.float()
             loss = F.mse_loss(predictions, targets, reduction="sum")
             predictions = predictions.detach()
         else:

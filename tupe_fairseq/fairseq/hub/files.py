@@ -12,7 +12,8 @@ from typing import Any
 
 from ...base.errors import CheckpointError, ConfigurationError, DataError, UsageError
 
-SENTENCEPIECE, GPT2 = "sentencepiece.bpe.model", ("encoder.json", "vocab.bpe")
+SENTENCEPIECE = "sentencepiece.bpe.model"
+GPT2 = ("encoder.json", "vocab.bpe")
 TOKENIZER = "tokenizer.json"
 #: Beside a dict.txt: what was done to the texts before they were split into pieces.
 PREPROCESSING = "preprocessing.json"
@@ -23,8 +24,10 @@ FILES_OF_TOKENIZERS = {
     **dict(zip(GPT2, ("gpt2_encoder_json", "gpt2_vocab_bpe"), strict=True)),
     TOKENIZER: "tokenizer_json",
     # Of fairseq's fastbpe, subword_nmt and hf_byte_bpe.
-    **{"code": "bpe_codes", "bpecodes": "bpe_codes"},
-    **{"merges.txt": "bpe_merges", "vocab.json": "bpe_vocab"},
+    "code": "bpe_codes",
+    "bpecodes": "bpe_codes",
+    "merges.txt": "bpe_merges",
+    "vocab.json": "bpe_vocab",
 }
 
 
@@ -62,7 +65,8 @@ def build_tokenizer(kind: str, settings: dict[str, Any]) -> Any:
     from fairseq.registry import REGISTRIES
     from omegaconf import MISSING
 
-    name, registered = settings.get(kind), REGISTRIES[kind]
+    name = settings.get(kind)
+    registered = REGISTRIES[kind]
     if name is not None and name not in registered["registry"]:
         known = ", ".join(sorted(registered["registry"]))
         raise ConfigurationError(f"{kind} is {name!r}, but must be one of: {known}.")

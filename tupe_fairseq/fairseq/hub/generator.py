@@ -111,7 +111,8 @@ def load_generator(
     recorded = loading.recorded_task(checkpoint, GeneratorFromPretrained)
     languages = _languages(recorded | overrides, checkpoint)
     names = tuple(f"dict.{each}.txt" for each in languages.values()) or ("dict.txt",)
-    directory, training_data = checkpoint.parent, recorded.get("data")
+    directory = checkpoint.parent
+    training_data = recorded.get("data")
     data, _ = files.find_dictionaries(directory, data_name_or_path, training_data, [names])
     settings = {**files.choose_tokenizer(bpe, directory, data), **overrides}
     # Translating needs no BLEU, whose settings the checkpoint may have recorded.

@@ -44,7 +44,8 @@ def recorded_task(checkpoint: Path, allowed: type) -> dict[str, Any]:
         CheckpointError: another model, or a task of fairseq's that is not in `TASKS`.
     """
     state = read_checkpoint(checkpoint)
-    model, task = (recorded_settings(state, group, checkpoint) for group in ("model", "task"))
+    model = recorded_settings(state, "model", checkpoint)
+    task = recorded_settings(state, "task", checkpoint)
     refused = f"{checkpoint} cannot be loaded: its settings name "
     for name in _names(model, "arch") or [None]:
         cls = ARCH_MODEL_REGISTRY.get(str(name), MODEL_REGISTRY.get(str(name)))
@@ -120,7 +121,8 @@ def _keep_to_folder(cfg: DictConfig, task: dict[str, Any]) -> None:
     `CheckedModel.build_model` drops those of the model.
     """
     with open_dict(cfg):
-        cfg.bpe = cfg.tokenizer = None
+        cfg.bpe = None
+        cfg.tokenizer = None
         cfg.generation = OmegaConf.structured(GenerationConfig)
         if isinstance(cfg.task, Namespace):
             vars(cfg.task).update(task)

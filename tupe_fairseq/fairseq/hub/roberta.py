@@ -87,7 +87,8 @@ class TupeRobertaHubInterface(RobertaHubInterface):
         """
         self._check_tokenizer()
         masked_input = self._preprocessed(masked_input)
-        if (count := masked_input.count("<mask>")) != 1:
+        count = masked_input.count("<mask>")
+        if count != 1:
             raise DataError(
                 f"the input must have one <mask>, but {masked_input[:80]!r} has {count}."
             )
@@ -172,7 +173,8 @@ def load_directory(
             or the checkpoint is of another model.
     """
     checkpoint = files.find_checkpoint(Path(model_name_or_path), checkpoint_file)
-    directory, recorded = checkpoint.parent, loading.recorded_task(checkpoint, RobertaModel)
+    directory = checkpoint.parent
+    recorded = loading.recorded_task(checkpoint, RobertaModel)
     finetuned = recorded.get("_name") != "masked_lm"
     alternatives = [("input0/dict.txt",), ("dict.txt",)] if finetuned else [("dict.txt",)]
     data, (dictionary,) = files.find_dictionaries(

@@ -48,7 +48,8 @@ class TupeSentenceEncoder(FairseqStack, FairseqEncoder):
         self.register_buffer("version", torch.tensor([3.0]))
         self.quant_noise: nn.Module | None = None
         if args.quant_noise_pq > 0:
-            width, noise = embed_tokens.embedding_dim, args.quant_noise_pq
+            width = embed_tokens.embedding_dim
+            noise = args.quant_noise_pq
             projection = nn.Linear(width, width, bias=False)
             self.quant_noise = quant_noise(projection, noise, args.quant_noise_pq_block_size)
 
@@ -58,7 +59,7 @@ class TupeSentenceEncoder(FairseqStack, FairseqEncoder):
         src_lengths: Tensor | None = None,
         return_all_hiddens: bool = False,
         token_embeddings: Tensor | None = None,
-        cells: Tensor | None = None,
+        read: Tensor | None = None,
     ) -> dict[str, list[Tensor]]:
         """As fairseq's TransformerEncoder; without padding, the list of padding masks is empty.
 
@@ -67,8 +68,12 @@ class TupeSentenceEncoder(FairseqStack, FairseqEncoder):
             src_lengths: not used, as in fairseq.
             return_all_hiddens: also return the first layer's input and each layer's output.
             token_embeddings: B×T×C, used in place of the token embeddings.
-            cells: indices of the tokens that are read (see `Pass`); `encoder_out` is
-                then M×C. For encoders that do not move padding.
+            read: the M tokens that are read, by their indices among the B·T cells of the batch
+                (see `Pass`); for encoders that do not move padding.
+
+        Returns:
+            fairseq's lists by name: `encoder_out` has T×B×C. With `read` it is empty, and the list
+            `read` has the vectors of these tokens, M×C.
 
         Raises:
             UsageError: too many tokens, padding before a token where that is refused, unknown ids.
@@ -77,7 +82,8 @@ class TupeSentenceEncoder(FairseqStack, FairseqEncoder):
         padding = Padding.read(mask)
         # A token's position is its index among the tokens of its sequence.
         shift = PaddingShift.of(padding) if self.shifts_padding else PaddingShift(padding)
-        src_tokens, padding = shift.to_end(src_tokens), shift.padding
+        src_tokens = shift.to_end(src_tokens)
+        padding = shift.padding
         if token_embeddings is None:
             embedded = self._looked_up(src_tokens)
         else:
@@ -85,12 +91,13 @@ class TupeSentenceEncoder(FairseqStack, FairseqEncoder):
         if self.embed_scale != 1:
             embedded = self.embed_scale * embedded
         types = self.types_of(src_tokens)
-        wanted = Pass(src_tokens, types, cells=cells, keep_states=return_all_hiddens)
+        wanted = Pass(src_tokens, types, read=read, keep_states=return_all_hiddens)
         # Not by `encode`, which would be one more frame.
         x, states, _ = self.run(self.begin(embedded, padding, wanted), wanted)
         return {
             # B×T×C -> T×B×C
-            "encoder_out": [shift.back(x).transpose(0, 1) if cells is None else x],
+            "encoder_out": [shift.back(x).transpose(0, 1)] if read is None else [],
+            "read": [] if read is None else [x],
             "encoder_padding_mask": [] if padding is None else [mask],
             # No decoder of a translation model reads it.
             "encoder_embedding": [] if self.shifts_padding else [embedded],

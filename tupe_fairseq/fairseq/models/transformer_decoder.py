@@ -95,7 +95,8 @@ class TupeTransformerDecoder(FairseqStack, TransformerDecoderBase):
         """
         if alignment_layer is None and (self.aligns_in_training or not self.training):
             alignment_layer = self.num_layers - 1
-        cache, tokens = self._cache(incremental_state), prev_output_tokens
+        cache = self._cache(incremental_state)
+        tokens = prev_output_tokens
         padding = None if cache is not None else Padding.read(tokens.eq(self.padding_idx))
         shift = PaddingShift.of(padding)
         source = self._source(encoder_out, cache)
@@ -156,7 +157,8 @@ class TupeTransformerDecoder(FairseqStack, TransformerDecoderBase):
         self, incremental_state: dict[str, dict[str, Any]], new_order: Tensor
     ) -> None:
         """Hypothesis i becomes what hypothesis new_order[i] was."""
-        if (state := self.get_incremental_state(incremental_state, CACHE)) is not None:
+        state = self.get_incremental_state(incremental_state, CACHE)
+        if state is not None:
             state[CACHE].reorder(new_order)
 
     #: Called by fairseq's beam search, for all modules at once.

@@ -53,30 +53,29 @@ class TupeRobertaEncoder(RobertaEncoder):
         return_all_hiddens: bool = False,
         masked_tokens: Tensor | None = None,
         token_embeddings: Tensor | None = None,
-        first_token: bool = False,
+        read: Tensor | None = None,
         **unused: Any,
     ) -> tuple[Tensor, dict[str, Any]]:
         """As RobertaEncoder's, which drops the token_embeddings (B×T×C) that R3F passes to it.
 
-        The last feed-forward block is computed only for the tokens that are read: those that are
-        masked, or with `first_token` the first of each sequence. Features are then B×1×C.
+        The last feed-forward block is computed only for the tokens that are read: those at `read`,
+        M indices among the B·T cells of the batch, or those that are masked. Their features are
+        M×C.
         """
-        cells, stack = None, self.sentence_encoder
-        if first_token and not return_all_hiddens:
-            end, length = src_tokens.numel(), src_tokens.size(1)
-            cells = torch.arange(0, end, length, device=src_tokens.device)
-        elif masked_tokens is not None and not (features_only or return_all_hiddens):
-            cells = masked_tokens.flatten().nonzero().squeeze(1)
-        encoded = stack(src_tokens, None, return_all_hiddens, token_embeddings, cells)
-        (x,), states = encoded["encoder_out"], encoded["encoder_states"]
+        stack = self.sentence_encoder
+        if masked_tokens is not None and not (features_only or return_all_hiddens):
+            read = masked_tokens.flatten().nonzero().squeeze(1)
+        encoded = stack(src_tokens, None, return_all_hiddens, token_embeddings, read)
+        states = encoded["encoder_states"]
         extra = {"inner_states": states if return_all_hiddens else None}
-        if cells is None:
+        if read is None:
             # T×B×C -> B×T×C
-            x = x.transpose(0, 1)
+            x = encoded["encoder_out"][0].transpose(0, 1)
             return (x if features_only else self.output_layer(x, masked_tokens)), extra
+        (x,) = encoded["read"]
         if features_only:
-            return x[:, None], extra
-        positions = cells % src_tokens.size(1)
+            return x, extra
+        positions = read % src_tokens.size(1)
         return self.lm_head(stack.embed_positions.before_lm_head(x, positions)), extra
 
 
@@ -115,9 +114,14 @@ class TupeRobertaModel(CheckedModel, RobertaFromPretrained, RobertaModel):
         if classification_head_name is None:
             return self.encoder(src_tokens, features_only, return_all_hiddens, **kwargs)
         head = self.classification_heads[classification_head_name]
-        first = type(head) is RobertaClassificationHead
-        x, extra = self.encoder(src_tokens, True, return_all_hiddens, first_token=first, **kwargs)
-        return head(x), extra
+        read = None
+        if type(head) is RobertaClassificationHead and not return_all_hiddens:
+            # The first token of each sequence.
+            end = src_tokens.numel()
+            read = torch.arange(0, end, src_tokens.size(1), device=src_tokens.device)
+        x, extra = self.encoder(src_tokens, True, return_all_hiddens, read=read, **kwargs)
+        # B×C -> B×1×C, as these heads read it.
+        return head(x if read is None else x[:, None]), extra
 
     def register_token_head(self, name: str, num_classes: int) -> None:
         """Register a head that classifies each token, beside the heads for sentences.
@@ -141,7 +145,8 @@ class TupeRobertaModel(CheckedModel, RobertaFromPretrained, RobertaModel):
         taken: dict[str, Tensor] = {}
         for head in sorted(heads):
             if f"{prefix}{head}.dense.weight" not in state_dict:
-                weight, bias = (f"{prefix}{head}.out_proj.{part}" for part in ("weight", "bias"))
+                weight = f"{prefix}{head}.out_proj.weight"
+                bias = f"{prefix}{head}.out_proj.bias"
                 if getattr(self.args, "load_checkpoint_heads", False):
                     self.register_token_head(head, len(state_dict[weight]))
                 if head in self.classification_heads:
