@@ -19,12 +19,12 @@ def causal(name):
 
 
 def train(name, data, save_dir, *flags):
-    """Five updates with layerdrop: a masked language model, or a causal one for a causal encoding.
+    """Three updates with layerdrop: a masked language model, or a causal one for a causal encoding.
 
     Both take 64 tokens.
     """
     side = "decoder" if causal(name) else "encoder"
-    limit = () if "--max-update" in flags else ("--max-update", 5)
+    limit = () if "--max-update" in flags else ("--max-update", 3)
     flags = ("--position-encoding", name, f"--{side}-layerdrop", 0.3, *limit, *flags)
     if causal(name):
         return train_lm(data, save_dir, "--tokens-per-sample", 64, *flags)
@@ -75,8 +75,8 @@ def test_trains_saves_and_reloads(trained, model, name):
 
 @every_encoding
 def test_trains_on_modern_layers(toy_masked_lm_data, tmp_path, name):
-    """Three updates with the layers of `tupe_roberta_modern_*`."""
-    flags = ["--max-update", 3, "--gated-ffn", "geglu", "--no-norm-bias", "--no-attention-bias"]
+    """Two updates with the layers of `tupe_roberta_modern_*`."""
+    flags = ["--max-update", 2, "--gated-ffn", "geglu", "--no-norm-bias", "--no-attention-bias"]
     flags += ["--no-ffn-bias", "--no-first-attention-norm"]
     flags.append("--decoder-normalize-before" if causal(name) else "--encoder-normalize-before")
     saved = parameters(train(name, toy_masked_lm_data, tmp_path, *flags))

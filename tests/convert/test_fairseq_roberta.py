@@ -123,7 +123,7 @@ def test_learned_is_the_same_model(stock, tmp_path, age):
 @pytest.mark.parametrize("name", [n for n in IN_ENCODERS if n != "learned"])
 def test_warm_start(stock, tmp_path, name):
     """Words and layers are kept, positions are new, and the report names the new parameters."""
-    flags = ("--position-encoding", name, "--check")
+    flags = ("--position-encoding", name)
     report = run("--from", "fairseq-roberta", stock, tmp_path / "ours", *flags)
     ours = TupeRobertaModel.from_pretrained(tmp_path / "ours").model.state_dict()
     kept = own_parameters(stock)
@@ -140,7 +140,7 @@ def test_warm_start(stock, tmp_path, name):
 def test_training_from_a_warm_start(stock, toy_masked_lm_data, tmp_path):
     """With both of fairseq's flags for a checkpoint."""
     flags = ("--position-encoding", "tupe_a")
-    run("--from", "fairseq-roberta", stock, tmp_path / "warm", *flags)
+    run("--from", "fairseq-roberta", stock, tmp_path / "warm", *flags, "--check")
     model, kept = tmp_path / "warm" / "model.pt", parameters(tmp_path / "warm" / "model.pt")
     for i, flag in enumerate(("--restore-file", "--finetune-from-model")):
         flags = (flag, model, "--position-encoding", "tupe_a", "--lr", 0, "--max-update", 2)

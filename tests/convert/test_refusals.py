@@ -105,7 +105,8 @@ def test_damaged_directories(copy):
 
 def test_parameters_of_other_shapes(tmp_path):
     """Scalars, other sizes and missing parameters."""
-    source = samples.bert(tmp_path / "source", "ForSequenceClassification")
+    kind = "ForSequenceClassification"
+    source = samples.bert(tmp_path / "source", kind, num_hidden_layers=1)
     path = source / "model.safetensors"
     whole = safetensors.torch.load_file(path)
     for name in whole:

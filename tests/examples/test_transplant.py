@@ -138,7 +138,7 @@ def test_other_sources(name, text, tmp_path):
 
     write(folder := tmp_path / "source", "Model")
     build(name).save_pretrained(folder)
-    flags = ("--position-encoding", "t5", "--updates", 60, "--start", "fitted")
+    flags = ("--position-encoding", "t5", "--updates", 20, "--start", "fitted")
     last = transplant(folder, text, tmp_path / "out", *flags)
     first = json.loads((tmp_path / "out" / "progress.json").read_text())[0]
     assert last["error"] < first["error"]

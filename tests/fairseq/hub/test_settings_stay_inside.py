@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from tests import toy_data
+from tests.covering import in_turn
 from tests.fairseq_commands import finetune, generate, train_translation
 from tupe_fairseq import TupeRobertaModel, TupeTransformerLM, TupeTransformerModel, UsageError
 from tupe_fairseq.convert.command import convert
@@ -209,8 +210,13 @@ def assert_inside(seen, requests, outside):
     assert not [each for each in seen if each.startswith("(") and "fbaipublicfiles" in each]
 
 
-@pytest.mark.parametrize("kind", MODELS)
-@pytest.mark.parametrize("what", CHANGES)
+@pytest.mark.parametrize(
+    ("what", "kind"),
+    [
+        *((what, "translator") for what in CHANGES),
+        *in_turn(CHANGES, [kind for kind in MODELS if kind != "translator"]),
+    ],
+)
 def test_hub(folders, server, outside, tmp_path, kind, what):
     url, requests = server
     words = {"URL": url, "FOLDER": str(outside)}
