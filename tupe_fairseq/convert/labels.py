@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-from .dictionaries import dictionary_of, dictionary_text, read_labels
 from .kept import read_kept
 
 #: In transformers.json: names that no line of a dictionary can hold, as those with a line break.
@@ -12,6 +11,9 @@ NAMES = "names_of_classes"
 
 def label_files(labels: list[str]) -> tuple[bytes, list[str]]:
     """Contents of label/dict.txt, and the names for transformers.json; empty: the file has all."""
+    # Dictionaries need fairseq; conversions among the formats of transformers do not.
+    from .dictionaries import dictionary_of, dictionary_text
+
     exact = [] if {"\n", "\r"}.isdisjoint("".join(labels)) else labels
     lines = map(_in_one_line, labels) if exact else labels
     return dictionary_text(dictionary_of(lines)), exact
@@ -23,6 +25,8 @@ def labels_beside(dictionary: Path, folder: Path) -> list[str]:
     Raises:
         UsageError: a file cannot be read.
     """
+    from .dictionaries import read_labels
+
     names = read_labels(dictionary, folder)
     exact = read_kept(folder).get(NAMES)
     # Others than the file's belong to an older one.
