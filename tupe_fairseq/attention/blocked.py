@@ -17,6 +17,7 @@ from torch import Tensor
 from ..base.machine import fact_of_processor
 from ..kernels.attend import attend
 from ..kernels.dropout import dropout as drop
+from ..kernels.first_derivatives import refuse_second
 from ..kernels.products import multiply
 from ..kernels.random_bits import draw_key
 from ..kernels.softmax import ScoreTerms, softmax_dropout_, softmax_dropout_backward_
@@ -26,7 +27,6 @@ from ..position.relative import RelativeVectors
 from .backend import ATTENTION_BACKENDS, Backend, Feature, Inputs, Prepared
 from .bias_gradient import BiasGradient
 from .blocks import Block, Blocks, split_into_blocks
-from .first_derivatives import refuse_second
 from .fused import padding_scores
 from .layout import Layout
 from .relative import TENSORS, Table, Tensors, heads_first, relative_inputs
