@@ -21,6 +21,7 @@ from tests.attention.cases import (
 )
 from tests.tolerances import assert_close, assert_gradients_close
 from tupe_fairseq.attention import (
+    ATTENTION_BACKENDS,
     CrossAttention,
     Feature,
     LayerPlan,
@@ -99,6 +100,13 @@ def test_weights_of_cross_attention_come_only_where_asked_for():
     assert_close(out, expected)
 
 
+@pytest.fixture
+def without_triton(monkeypatch):
+    backend = type(ATTENTION_BACKENDS["triton"])
+    monkeypatch.setattr(backend, "unavailable", lambda self, device: "triton is not installed")
+
+
+@pytest.mark.usefixtures("without_triton")
 def test_auto_takes_the_first_that_has_all_features():
     tupe_r, tupe_a = (LayerPlan.of(build(name, 5)[0]).needs for name in ("tupe_r", "tupe_a"))
     assert choose_backend("auto", tupe_r).name == "blocked"
@@ -108,6 +116,7 @@ def test_auto_takes_the_first_that_has_all_features():
     assert choose_backend("auto", {Feature.COMPILED, Feature.RELATIVE_VALUES}).name == "eager"
 
 
+@pytest.mark.usefixtures("without_triton")
 def test_auto_on_gpus_depends_on_the_length():
     """A dense bias for few tokens; without one, a kernel without a mask for all."""
     learned, tupe_a, tupe_r = (build(name, 5)[0] for name in ("learned", "tupe_a", "tupe_r"))

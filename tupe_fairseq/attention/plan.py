@@ -17,9 +17,9 @@ from .layout import Layout
 
 logger = logging.getLogger(__name__)
 
-#: The backends that "auto" tries on each type of device, in this order. `eager`, the last,
-#: supports all features.
-AUTO = {"cpu": ("blocked", "sdpa", "eager"), "cuda": ("flash", "sdpa", "eager")}
+#: The backends that "auto" tries on each type of device, in this order, without those that cannot
+#: run there. `eager`, the last, supports all features.
+AUTO = {"cpu": ("blocked", "sdpa", "eager"), "cuda": ("triton", "flash", "sdpa", "eager")}
 AUTO_ELSEWHERE = ("sdpa", "eager")
 #: Tokens from which "auto" puts positions into vectors on GPUs: a dense bias took 0.90 of the time
 #: of `flash` with 512 tokens, and 1.46 with 4,096 (examples/study/speed).
@@ -200,7 +200,11 @@ def choose_backend(name: str, features: Collection[Feature], device: str = "cpu"
     """
     if name == "auto":
         candidates = (ATTENTION_BACKENDS[each] for each in AUTO.get(device, AUTO_ELSEWHERE))
-        return next(backend for backend in candidates if not backend.unsupported(features))
+        return next(
+            backend
+            for backend in candidates
+            if not backend.unsupported(features) and not backend.unavailable(device)
+        )
     chosen: Backend = ATTENTION_BACKENDS[name]
     if reason := chosen.unsupported(features):
         raise _unusable(name, reason)

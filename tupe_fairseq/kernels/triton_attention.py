@@ -23,6 +23,7 @@ from .first_derivatives import refuse_second
 WIDEST = 128
 
 
+@torch.compiler.assume_constant_result
 def unavailable(device: str) -> str | None:
     """Why the kernels cannot run on this type of device, or None."""
     if importlib.util.find_spec("triton") is None:

@@ -76,7 +76,8 @@ def forward(
     Q = _vectors(q, i, q_row, seen, WIDTH, D, True)
     if random is not None:
         r = _numbers(random + of_head, i, seen, True) | 1
-    m = tl.full([BM], float("-inf"), tl.float32)
+    # Finite, so that a tile may hold scores of minus infinity only.
+    m = tl.full([BM], -1e30, tl.float32)
     total = tl.zeros([BM], tl.float32)
     acc = tl.zeros([BM, D], tl.float32)
     whole = length // BN * BN
