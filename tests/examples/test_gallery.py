@@ -55,10 +55,9 @@ def test_committed_pages_are_those_of_the_code(tmp_path):
 def test_facts_are_those_of_the_table(name):
     """The table of encodings, which is written by hand."""
     facts = card(name).facts
-    enters, _, parameters, backends, beyond, decoder, _ = rows()[name]
+    enters, _, parameters, beyond, decoder, _ = rows()[name]
     assert facts["Enters at"] == enters
     assert facts["Parameters"] == parameters
-    assert facts["Backends"] == backends
     assert (decoder == "decoders only") == ("Models" in facts)
     found = facts["Beyond the trained length"]
     if beyond == "--extend-positions":
