@@ -26,6 +26,9 @@ WIDEST = 128
 @torch.compiler.assume_constant_result
 def unavailable(device: str) -> str | None:
     """Why the kernels cannot run on this type of device, or None."""
+    if device == "meta":
+        # Nothing is computed there.
+        return None
     if importlib.util.find_spec("triton") is None:
         return "triton is not installed"
     if device == "cuda":
