@@ -6,7 +6,8 @@
 #
 # Each step writes NAME.log; benchmarks also write NAME.json and NAME.md. A step that fails does not
 # stop the others, and the exit status is then 1. Without a GPU the steps run on the CPU at a tiny
-# size, which shows that they work and measures nothing. Without fairseq, training is left out.
+# size, which shows that they work and measures nothing. Without fairseq, training is left out, and
+# without triton its kernels.
 set -euo pipefail
 called_in=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -26,13 +27,14 @@ export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"
 if "$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then
   chosen='' length=512 words=2000000 tiny=() tiny_model=() long=(--batch 8 --length 4096)
   timed=learned,tupe_a,tupe_r,t5,rope,none attended=none,t5,tupe_a,tupe_r,alibi peers=()
-  trained=(learned tupe_a tupe_r)
+  trained=(learned tupe_a tupe_r) of_triton=() compiled=()
   model=(--arch tupe_roberta_base --fp16 --batch-size 32 --max-update 60)
 else
   echo 'no GPU: the steps run on the CPU at a tiny size'
   export TUPE_FAIRSEQ_TEST_DEVICE=cpu
   chosen='tupe_r and not (compile or tie_cls or one_sided or toeplitz)' length=32 words=10000 long=()
   timed=tupe_r attended=tupe_r peers=(--peers '') trained=(tupe_r)
+  of_triton=(-k 'alibi or autocast') compiled=(--gpus 90 --widths 64)
   tiny=(--device cpu --rounds 2 --layers 1 --width 16 --heads 2 --dtypes float32)
   tiny_model=(--ffn 32 --batch 2 --length 32)
   model=(--arch tupe_roberta --cpu --encoder-layers 1 --batch-size 2 --max-update 4)
@@ -69,6 +71,10 @@ data() {
     --destdir "$out/data"
 }
 
+if "$python" -c 'import triton' 2>/dev/null; then
+  step triton "$python" -m pytest "${of_triton[@]}" tests/kernels/test_triton.py tests/attention/test_triton.py
+  step triton_compiled "$python" scripts/compile_kernels.py "${compiled[@]}"
+fi
 step tests "$python" -m pytest -m gpu -k "$chosen" tests/cuda
 steps=(--workloads gpu-32x512 --encodings "$timed" "${tiny_model[@]}")
 benchmark training 32x512 "${steps[@]}" "${peers[@]}"

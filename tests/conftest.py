@@ -13,7 +13,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from tests import ROOT
+from tests import ROOT, triton_interpreter
 from tupe_fairseq.kernels import native
 
 if importlib.util.find_spec("hypothesis") is not None:
@@ -190,6 +190,17 @@ def without_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         native.kernels.cache_clear()
         yield
     native.kernels.cache_clear()
+
+
+@pytest.fixture(scope="session")
+def kernels_of_triton() -> Iterator[str]:
+    """The type of the device that they run on."""
+    if triton_interpreter.MISSING:
+        pytest.skip("triton is not installed")
+    with pytest.MonkeyPatch.context() as patch:
+        if triton_interpreter.DEVICE == "cpu":
+            triton_interpreter.repair_bf16(patch)
+        yield triton_interpreter.DEVICE
 
 
 @pytest.fixture(params=["native", "torch"])

@@ -19,7 +19,7 @@ def causal(name):
 
 
 def train(name, data, save_dir, *flags):
-    """Three updates with layerdrop: a masked language model, or a causal one for a causal encoding.
+    """Three updates with layerdrop: a masked or, for a causal encoding, a causal model.
 
     Both take 64 tokens.
     """

@@ -9,7 +9,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-from tests.attention.cases import BACKENDS, OPTIONS, encoder_of, served
+from tests.attention.cases import OPTIONS, encoder_of, served
 from tests.fairseq.decoder.samples import build
 from tupe_fairseq.attention import Padding
 from tupe_fairseq.position import POSITION_ENCODINGS
@@ -17,7 +17,7 @@ from tupe_fairseq.position import POSITION_ENCODINGS
 LENGTH, WIDTH = 9, 16
 #: FIRE reads on the host the lengths up to which its scores are tables by distance.
 ENCODINGS = sorted(set(POSITION_ENCODINGS) - {"fire"})
-ON_GPUS = [pair for pair in served(BACKENDS, ENCODINGS) if pair[0] in ("eager", "flash", "sdpa")]
+ON_GPUS = served(("eager", "flash", "sdpa", "triton"), ENCODINGS)
 #: What makes a tensor of values on the host.
 FROM_VALUES = {
     torch.tensor,
@@ -86,6 +86,14 @@ def test_a_padded_batch_is_read_once_and_nothing_is_copied_from_the_host(name, w
     with NoCopiesFromTheHost():
         encoder(*batch).sum().backward()
     assert len(reads) == 1
+
+
+@pytest.mark.parametrize("name", ["tupe_r", "rope"])
+def test_the_kernels_of_triton_find_padding_on_the_device(name, reads):
+    encoder = encoder_of(name, LENGTH, WIDTH, 4, attention_backend="triton").to("meta")
+    batch = inputs()
+    with NoCopiesFromTheHost():
+        encoder(*batch).sum().backward()
 
 
 @pytest.mark.parametrize("arch", ["tupe_transformer", "tupe_transformer_lm"])

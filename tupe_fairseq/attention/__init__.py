@@ -1,7 +1,7 @@
 """Attention with positions: one interface, several backends (`--attention-backend NAME`)."""
 
 # Importing a backend registers it.
-from . import blocked, eager, flash, sdpa  # noqa: F401
+from . import blocked, eager, flash, sdpa, triton  # noqa: F401
 from .backend import ATTENTION_BACKENDS, Backend, Feature, Prepared
 from .cross_attention import CrossAttention, Source
 from .layer_cache import LayerCache

@@ -46,6 +46,7 @@ class Inputs:
         queries: dimensions that are appended to the queries, 1×H×T×E.
         keys: dimensions that are appended to the keys, 1×H×S×E.
         blocks: how the cells are divided.
+        sequences: first row and number of cells of each sequence, B each.
     """
 
     bias: Tensor | None = None
@@ -53,6 +54,7 @@ class Inputs:
     queries: Tensor | None = None
     keys: Tensor | None = None
     blocks: Blocks | None = None
+    sequences: tuple[Tensor, Tensor] | None = None
 
 
 @dataclass(frozen=True)

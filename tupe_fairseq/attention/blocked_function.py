@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ..kernels.first_derivatives import refuse_second
 from ..kernels.products import multiply
 from ..kernels.softmax import ScoreTerms, softmax_dropout_, softmax_dropout_backward_
 from .bias_gradient import BiasGradient
 from .blocks import Block, Blocks
-from .first_derivatives import refuse_second
 from .relative import TENSORS, Table, Tensors, heads_first
 
 

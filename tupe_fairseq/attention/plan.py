@@ -18,7 +18,7 @@ from .layout import Layout
 logger = logging.getLogger(__name__)
 
 #: The backends that "auto" tries on each type of device, in this order. `eager`, the last,
-#: supports all features.
+#: supports all features. `triton` is not among them until it has been measured on a GPU.
 AUTO = {"cpu": ("blocked", "sdpa", "eager"), "cuda": ("flash", "sdpa", "eager")}
 AUTO_ELSEWHERE = ("sdpa", "eager")
 #: Tokens from which "auto" puts positions into vectors on GPUs: a dense bias took 0.90 of the time
