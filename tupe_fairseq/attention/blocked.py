@@ -57,9 +57,7 @@ class Blocked(Backend):
             bias = replace(bias, cells=bias.cells.contiguous())
         if bias is not None and heads * layout.length**2 * wide.itemsize <= DENSE:
             bias = bias.computed()
-        blocks = _divided(bias, layout, heads, wide)
-        if padding is not None:
-            blocks = replace(blocks, padding=padding[:, 0])
+        blocks = _divided(bias, padding, layout, heads, wide)
         by_torch = _is_torch_faster(blocks)
         return Inputs(
             # In half precision, as torch's kernel for it reads padding.
@@ -115,8 +113,14 @@ class Blocked(Backend):
         return out.to(dtype)
 
 
-def _divided(bias: AttentionBias | None, layout: Layout, heads: int, dtype: torch.dtype) -> Blocks:
-    """The blocks of a batch without padding's scores."""
+def _divided(
+    bias: AttentionBias | None,
+    padding: Tensor | None,
+    layout: Layout,
+    heads: int,
+    dtype: torch.dtype,
+) -> Blocks:
+    """The blocks of a batch; padding's scores are B×1×1×T."""
     lengths = layout.lengths or (layout.length,) * layout.batch
     visible = None
     untie_cls = False
@@ -129,7 +133,7 @@ def _divided(bias: AttentionBias | None, layout: Layout, heads: int, dtype: torc
     return Blocks(
         blocks,
         bias,
-        padding=None,
+        padding=None if padding is None else padding[:, 0],
         workspace=torch.empty(2, max(cells), dtype=dtype),
         share=sum(cells) / (heads * layout.batch * layout.length**2),
         visible=visible,
