@@ -16,8 +16,10 @@ from tupe_fairseq.kernels.quantized import QuantizedLinear
 def test_products_are_those_of_the_rounded_factors(rows, bias):
     """Weights in steps of 1/63 of a row's largest, inputs in steps of 1/255 of their range."""
     torch.manual_seed(1)
-    engine, layer = torch.backends.quantized.engine, nn.Linear(96, 64, bias)
-    quantized, x = QuantizedLinear(layer), torch.randn(*rows, 96)
+    engine = torch.backends.quantized.engine
+    layer = nn.Linear(96, 64, bias)
+    quantized = QuantizedLinear(layer)
+    x = torch.randn(*rows, 96)
     steps = layer.weight.abs().amax(1, keepdim=True) / 63
     step = (x.max().clamp(min=0) - x.min().clamp(max=0)) / 255
     expected = F.linear((x / step).round() * step, (layer.weight / steps).round() * steps)

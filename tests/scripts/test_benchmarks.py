@@ -30,8 +30,10 @@ def test_training(measure, capsys):
     for table in results["tables"]:
         assert names(table) == [
             ("stock RoBERTa", "fairseq"),
-            *(("tupe_r", "blocked"), ("tupe_r", "eager")),
-            *(("learned", "blocked"), ("learned", "eager")),
+            ("tupe_r", "blocked"),
+            ("tupe_r", "eager"),
+            ("learned", "blocked"),
+            ("learned", "eager"),
             ("matrix products", "torch"),
         ]
         stock, ours = table["rows"][:2]
@@ -206,7 +208,8 @@ def test_no_row_fits(script, capsys):
 
 def test_models_without_fairseq_compute_the_same(script):
     """The encoder alone, with the parameters of `tupe_roberta`."""
-    models, work = script("benchmarking.models"), script("benchmark_training").WORKLOADS["4x512"]
+    models = script("benchmarking.models")
+    work = script("benchmark_training").WORKLOADS["4x512"]
     work = dataclasses.replace(work, batch=2, length=9, layers=1, width=16, heads=2, ffn=32)
     work = dataclasses.replace(work, padding=0.3)
     contender = script("benchmarking.compare").Contender("tupe_r", "eager")
