@@ -44,8 +44,7 @@ def added():
 
     def write(converted, out, *, suffix: Suffix = "pt"):
         with building(out) as folder:
-            contents = vars(converted) | {"write_tokenizer": None}
-            torch.save(contents, folder / f"m.{suffix}")
+            torch.save(vars(converted), folder / f"m.{suffix}")
 
     def open_pickle(path, converted, head):
         return Opened(directory.outputs_of(rebuilt(read(path, None, suffix="bin")), head))
