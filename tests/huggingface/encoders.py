@@ -67,6 +67,11 @@ def batch(model, side: str = "right"):
     )
 
 
+def is_optimized(model) -> bool:
+    """Whether this package computes a part of it."""
+    return any(type(each).__module__.startswith("tupe_fairseq.") for each in model.modules())
+
+
 def first_layer(model) -> torch.nn.Module:
     """The first linear layer of the feed-forward block of the first layer."""
     base = getattr(model, model.base_model_prefix)
