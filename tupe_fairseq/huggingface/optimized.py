@@ -29,12 +29,12 @@ UNSERVED = (
     *("is_causal", "position_bias", "cache", "softcap", "query_states", "relative_pos"),
 )
 #: Modules of torch that compute each token alone.
-BY_TOKEN = (nn.Linear, nn.LayerNorm, nn.Dropout, nn.Identity, nn.ModuleList, nn.ModuleDict)
+BY_TOKEN = ("Linear", "LayerNorm", "Dropout", "Identity", "Embedding", "ModuleList", "ModuleDict")
 #: Where the modules are from that the hooks know.
 OWN = ("transformers.", "tupe_fairseq.")
+CHANGED = "has a hook, or another forward"
 #: Where modules are from that compute each token alone.
 PACKAGES = (*OWN, "peft.", "torch.ao.nn.quantized.")
-ACTIVATIONS = "torch.nn.modules.activation"
 
 
 class Hooks:
@@ -51,7 +51,7 @@ class Hooks:
     owner: ClassVar = "encoder"
     layers: ClassVar = "encoder.layer"
     #: What hands the prepared attention on in a layer; the last one computes attention.
-    path: ClassVar[tuple[str, ...]] = ("attention", "attention.self")
+    path: ClassVar[tuple[str, ...]] = ("attention", "self")
     #: The parts that compute in another precision.
     parts: ClassVar[tuple[str, ...]] = ("encoder",)
 
@@ -87,8 +87,8 @@ class Hooks:
             return "its forward has been replaced by another library"
         if reason := cls.unsupported(model):
             return reason
-        if cls.owner and (why := changed(model.get_submodule(cls.owner))):
-            return f"{cls.owner} {why}"
+        if cls.owner and changed(model.get_submodule(cls.owner)):
+            return f"{cls.owner} {CHANGED}"
         layers, heads = model.get_submodule(cls.layers), model.config.num_attention_heads
         why = cls.changed_in(layers, heads, optimized_attention.CLASSES)
         return f"{cls.layers}.{why}" if why else ""
@@ -99,7 +99,7 @@ class Hooks:
         owner.register_forward_pre_hook(self.before, with_kwargs=True)
         owner.register_forward_hook(self.after, with_kwargs=True)
         for layer in model.get_submodule(self.layers).children():
-            optimized_attention.exchange(layer.get_submodule(self.path[-1]))
+            optimized_attention.exchange(layer.get_submodule(".".join(self.path)))
 
     def ends(self, model: nn.Module) -> tuple[nn.Module, nn.Module]:
         """The modules that the layers' inputs and outputs go through."""
@@ -167,18 +167,18 @@ class Hooks:
             heads: of each.
             kinds: of its self-attention.
         """
-        for index, layer in enumerate(layers.children()):
-            for path in ("", *cls.path):
-                module = layer.get_submodule(path)
-                why = changed(module)
-                if not type(module).__module__.startswith(OWN):
-                    why = f"is a {type(module).__name__}"
-                if why:
-                    return f"{index}.{path}".rstrip(".") + f" {why}"
+        for name, module in layers.named_children():
+            for part in (None, *cls.path):
+                if part is not None:
+                    name, module = f"{name}.{part}", getattr(module, part)
+                if changed(module):
+                    return f"{name} {CHANGED}"
+                if not is_own(type(module).__module__):
+                    break
             if type(module) not in kinds:
-                return f"{index}.{path} is a {type(module).__name__}"
+                return f"{name} is a {type(module).__name__}, which is not transformers'"
             if getattr(module, "num_attention_heads", heads) != heads:
-                return f"{index}.{path} has {module.num_attention_heads} heads"
+                return f"{name} has {module.num_attention_heads} heads"
         return ""
 
     def layout(
@@ -193,7 +193,8 @@ class Hooks:
             wants_states: whether hidden states are returned.
         """
         batch, length = x.shape[:2]
-        padding = None if hidden is None else Padding.read(hidden)
+        # Without values, nothing is known of padding.
+        padding = None if hidden is None or hidden.is_meta else Padding.read(hidden)
         if padding is None:
             return Layout(batch, length)
         if self.keeps_padding or wants_states:
@@ -269,7 +270,7 @@ class ModernBertHooks(Hooks):
         if not hasattr(model.config, "layer_types"):
             return "transformers 5 is required"
         if model.config.local_attention < 2:
-            return f"local_attention is {model.config.local_attention}"
+            return f"unsupported local_attention {model.config.local_attention}"
         return ""
 
     def ends(self, model: nn.Module) -> tuple[nn.Module, nn.Module]:
@@ -319,7 +320,7 @@ def hidden_keys(mask: Any) -> Tensor | None:
     if not isinstance(mask, Tensor) or mask.dim() != 4 or mask.size(1) != 1:
         return None
     first = mask[:, :, :1]
-    if not torch.equal(first.expand_as(mask), mask):
+    if mask.is_meta or not torch.equal(first.expand_as(mask), mask):
         return None
     row = first[:, 0, 0]
     if row.dtype == torch.bool:
@@ -354,30 +355,32 @@ def mapped(out: Any, function: Callable[[Tensor], Tensor]) -> Any:
 
 def _by_token(module: nn.Module) -> bool:
     """Whether all modules are known to compute each token alone, apart from attention."""
-    return all(_is_by_token(type(each)) and not changed(each) for each in module.modules())
-
-
-@functools.cache
-def _is_by_token(kind: Any) -> bool:
-    name = kind.__module__
-    return (
-        kind in BY_TOKEN
-        or name.startswith(PACKAGES)
-        or (name == ACTIVATIONS and kind is not nn.MultiheadAttention)
+    return all(
+        _is_by_token(type(each).__module__, type(each).__name__) and not changed(each)
+        for each in module.modules()
     )
 
 
-def changed(module: nn.Module) -> str:
-    """How a user has changed what calling a module does, or an empty string."""
-    ours = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
-    backward = (*module._backward_hooks.values(), *module._backward_pre_hooks.values())
-    if "forward" in module.__dict__:
-        return "has another forward"
+@functools.cache
+def is_own(package: str) -> bool:
+    """Whether a module whose class is from there is one that the hooks know."""
+    return package.startswith(OWN)
+
+
+@functools.cache
+def _is_by_token(package: str, name: str) -> bool:
+    """Whether modules of a class from there compute each token alone."""
+    if package == "torch.nn.modules.activation":
+        return name != "MultiheadAttention"
+    return package.startswith(PACKAGES) or (package.startswith("torch.nn.") and name in BY_TOKEN)
+
+
+def changed(module: nn.Module) -> bool:
+    """Whether a user has changed what calling a module does."""
     # transformers 5 collects outputs by hooks of its own.
-    if backward or any(not _of_package(hook) for hook in ours):
-        return "has a hook"
-    return ""
-
-
-def _of_package(hook: Any) -> bool:
-    return str(getattr(hook, "__module__", "")).startswith(OWN)
+    hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
+    return (
+        "forward" in module.__dict__
+        or bool(module._backward_hooks or module._backward_pre_hooks)
+        or not all(str(getattr(each, "__module__", "")).startswith(OWN) for each in hooks)
+    )

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ..base.errors import ConfigurationError
 from ..kernels.linear import PackedLinear
 from ..kernels.quantized import QuantizedLinear
-from .optimized import OWN, Hooks, changed, mapped
+from .optimized import Hooks, changed, is_own, mapped
 
 #: Values of `precision`.
 PRECISIONS = ("fp32", "bf16", "int8")
@@ -85,7 +85,7 @@ def convert(encoder: Any, hooks: Hooks, precision: str) -> None:
 def _replace_linear(part: nn.Module, kind: Callable[[nn.Linear], nn.Module]) -> None:
     """Replace the plain linear layers of transformers' modules by layers made of them."""
     for module in list(part.modules()):
+        owned = is_own(type(module).__module__)
         for name, child in module.named_children():
-            is_own = type(module).__module__.startswith(OWN)
-            if is_own and type(child) is nn.Linear and not changed(child):
+            if owned and type(child) is nn.Linear and not changed(child):
                 setattr(module, name, kind(child))
