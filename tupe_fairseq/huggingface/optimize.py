@@ -9,7 +9,8 @@ from torch import nn
 
 from ..base.errors import ConfigurationError, UsageError
 from ..kernels.linear import FasterLinear, faster_products
-from .optimized import DebertaHooks, Hooks, ModernBertHooks
+from .optimized import Hooks
+from .optimized_kinds import DebertaHooks, ModernBertHooks
 from .precision import PRECISIONS, convert
 
 T = TypeVar("T")

@@ -8,7 +8,6 @@ modules are the encoder's own. Where one of them might read more than a token at
 stays, and where the hooks do not know what is asked for, transformers' code runs.
 """
 
-import functools
 from collections.abc import Callable, Container
 from typing import Any, ClassVar
 
@@ -19,8 +18,8 @@ from transformers.utils import ModelOutput
 from ..attention import LayerPlan, Layout, Padding, Prepared
 from ..base.errors import UsageError
 from ..position.base import PositionEncoding, build_position_encoding
-from ..position.deberta import released_options
 from . import optimized_attention
+from .changes import by_token, changed, is_own
 
 #: Arguments that change what layers compute, or what they return. Others are ignored, as
 #: transformers does.
@@ -28,13 +27,9 @@ UNSERVED = (
     *("encoder_hidden_states", "encoder_attention_mask", "past_key_values", "output_attentions"),
     *("is_causal", "position_bias", "cache", "softcap", "query_states", "relative_pos"),
 )
-#: Modules of torch that compute each token alone.
-BY_TOKEN = ("Linear", "LayerNorm", "Dropout", "Identity", "Embedding", "ModuleList", "ModuleDict")
-#: Where the modules are from that the hooks know.
-OWN = ("transformers.", "tupe_fairseq.")
+#: What attention reads the probability of; it is not called.
+DROPOUTS = (nn.Dropout, nn.Identity)
 CHANGED = "has a hook, or another forward"
-#: Where modules are from that compute each token alone.
-PACKAGES = (*OWN, "peft.", "torch.ao.nn.quantized.")
 
 
 class Hooks:
@@ -177,6 +172,9 @@ class Hooks:
                     break
             if type(module) not in kinds:
                 return f"{name} is a {type(module).__name__}, which is not transformers'"
+            dropout = getattr(module, "dropout", None)
+            if dropout is not None and (changed(dropout) or type(dropout) not in DROPOUTS):
+                return f"{name}.dropout {CHANGED}"
             if getattr(module, "num_attention_heads", heads) != heads:
                 return f"{name} has {module.num_attention_heads} heads"
         return ""
@@ -199,116 +197,9 @@ class Hooks:
             return Layout(batch, length)
         if self.keeps_padding or wants_states:
             return None
-        if padding.leading or padding.scattered or not _by_token(module):
+        if padding.leading or padding.scattered or not by_token(module):
             return Layout(batch, length, padding.mask)
         return Layout.of(padding, batch, length)
-
-
-class DebertaHooks(Hooks):
-    """Those of DeBERTa-v2 and v3; what has been prepared is in the place of relative positions."""
-
-    @staticmethod
-    def unsupported(model: Any) -> str:
-        config = model.config
-        if not config.relative_attention:
-            return "relative_attention is False"
-        if getattr(config, "conv_kernel_size", 0):
-            return f"conv_kernel_size is {config.conv_kernel_size}"
-        return f"z_steps is {model.z_steps}" if model.z_steps > 1 else ""
-
-    def build_encoding(self, name: str = "deberta", **options: Any) -> PositionEncoding:
-        # The embeddings add the absolute positions, if there are any.
-        options = {**released_options(self.config), "deberta_absolute": False}
-        encoding: Any = super().build_encoding(name, **options)
-        # The encoder has the vectors, and hands them to its layers.
-        encoding.weight, encoding.norm = (
-            nn.Parameter(encoding.weight.new_empty(len(encoding.weight), 0)),
-            None,
-        )
-        return encoding
-
-    def before(self, module: Any, args: Any, named: dict[str, Any]) -> Any:
-        if len(args) != 2 or not self.serves(module.layer, named):
-            return None
-        x, mask = args
-        if mask.shape != x.shape[:2]:
-            return None
-        layout = self.layout(module, x, mask == 0, False)
-        if layout is None:
-            return None
-        if self.encoding.buckets is not None and self.encoding.buckets.device != x.device:
-            self.encoding.to(x.device)
-        prepared = self.plan.prepare(self.encoding, x, layout)
-        # Of four dimensions, which the encoder hands on.
-        all_seen = x.new_ones(1, 1, 1, 1)
-        return (packed(layout, x), all_seen), {**named, "relative_pos": prepared}
-
-    def after(self, module: Any, args: Any, named: dict[str, Any], out: Any) -> Any:
-        prepared = named.get("relative_pos")
-        return unpacked(prepared.layout, out) if isinstance(prepared, Prepared) else None
-
-
-class ModernBertHooks(Hooks):
-    """Those of ModernBERT, whose embeddings have no positions: its inputs are packed."""
-
-    owner = ""
-    layers = "layers"
-    path = ("attn",)
-    parts = ("layers", "final_norm")
-    inputs: ClassVar = ("input_ids", "attention_mask", "position_ids", "inputs_embeds")
-
-    def __init__(self, model: Any):
-        super().__init__(model)
-        window = self.config.local_attention // 2
-        self.plans = {
-            "full_attention": self.plan,
-            "sliding_attention": LayerPlan.of(self.encoding, window=window),
-        }
-
-    @staticmethod
-    def unsupported(model: Any) -> str:
-        if not hasattr(model.config, "layer_types"):
-            return "transformers 5 is required"
-        if model.config.local_attention < 2:
-            return f"unsupported local_attention {model.config.local_attention}"
-        return ""
-
-    def ends(self, model: nn.Module) -> tuple[nn.Module, nn.Module]:
-        return model.get_submodule("layers.0"), model.get_submodule("final_norm")
-
-    def before(self, module: Any, args: Any, named: dict[str, Any]) -> Any:
-        inputs = dict(zip(self.inputs, args, strict=False)) | named
-        mask = inputs.get("attention_mask")
-        x = inputs.get("input_ids")
-        name = "input_ids" if x is not None else "inputs_embeds"
-        x = inputs.get(name)
-        if x is None or not x.numel() or not self.serves(module.layers, inputs):
-            return None
-        if mask is not None and not (isinstance(mask, Tensor) and mask.shape == x.shape[:2]):
-            return None
-        hidden = None if mask is None else mask == 0
-        layout = self.layout(module, x, hidden, self.wants_states(inputs))
-        if layout is None:
-            return None
-        weight = module.final_norm.weight
-        prepared = {
-            kind: plan.prepare(self.encoding, weight, layout) for kind, plan in self.plans.items()
-        }
-        inputs |= {name: packed(layout, x), "attention_mask": prepared}
-        if layout.batch_cells is not None:
-            positions = inputs.get("position_ids")
-            if positions is None:
-                positions = torch.arange(layout.length, device=x.device)[None]
-            inputs["position_ids"] = packed(layout, positions.expand(x.shape[:2]))
-        return (), inputs
-
-    def after(self, module: Any, args: Any, named: dict[str, Any], out: Any) -> Any:
-        prepared = named.get("attention_mask")
-        return (
-            unpacked(prepared["full_attention"].layout, out)
-            if isinstance(prepared, dict)
-            else None
-        )
 
 
 def hidden_keys(mask: Any) -> Tensor | None:
@@ -351,36 +242,3 @@ def mapped(out: Any, function: Callable[[Tensor], Tensor]) -> Any:
         for name, value in list(out.items()):
             out[name] = mapped(value, function)
     return out
-
-
-def _by_token(module: nn.Module) -> bool:
-    """Whether all modules are known to compute each token alone, apart from attention."""
-    return all(
-        _is_by_token(type(each).__module__, type(each).__name__) and not changed(each)
-        for each in module.modules()
-    )
-
-
-@functools.cache
-def is_own(package: str) -> bool:
-    """Whether a module whose class is from there is one that the hooks know."""
-    return package.startswith(OWN)
-
-
-@functools.cache
-def _is_by_token(package: str, name: str) -> bool:
-    """Whether modules of a class from there compute each token alone."""
-    if package == "torch.nn.modules.activation":
-        return name != "MultiheadAttention"
-    return package.startswith(PACKAGES) or (package.startswith("torch.nn.") and name in BY_TOKEN)
-
-
-def changed(module: nn.Module) -> bool:
-    """Whether a user has changed what calling a module does."""
-    # transformers 5 collects outputs by hooks of its own.
-    hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
-    return (
-        "forward" in module.__dict__
-        or bool(module._backward_hooks or module._backward_pre_hooks)
-        or not all(str(getattr(each, "__module__", "")).startswith(OWN) for each in hooks)
-    )

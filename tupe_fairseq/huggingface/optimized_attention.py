@@ -17,6 +17,7 @@ from transformers.models.modernbert import modeling_modernbert
 from ..attention import Prepared
 from ..position.deberta import DebertaPosition
 from ..position.relative import RelativeVectors
+from .changes import by_token
 
 #: How names of classes begin in the models whose self-attention is that of BERT.
 LIKE_BERT = ("Bert", "Roberta", "XLMRoberta", "Camembert")
@@ -84,7 +85,9 @@ class DisentangledSelfAttention(modeling_deberta_v2.DisentangledSelfAttention):
         encoding = cast(DebertaPosition, relative_pos.encoding)
         scale = (encoding.score_terms * self.attention_head_size) ** -0.5
         relative = self.relative(encoding, rel_embeddings, relative_pos.layout.length, scale)
-        heads, p = self.num_attention_heads, self.dropout.p if self.training else 0.0
+        # Of nn.Identity, there is none.
+        p = getattr(self.dropout, "p", 0.0) if self.dropout.training else 0.0
+        heads = self.num_attention_heads
         return attend(relative_pos, (q, k, v), heads, p, scale, relative), None
 
     def relative(
@@ -99,13 +102,21 @@ class DisentangledSelfAttention(modeling_deberta_v2.DisentangledSelfAttention):
             scale: a factor of q^R.
         """
         near, middle = encoding.rows_reached(length), encoding.rows_a_side
-        rows = self.pos_dropout(table[middle - near : middle + near])
+        reached = slice(middle - near, middle + near)
+        shared = self.share_att_key
+        of_keys: Any = self.key_proj if shared else getattr(self, "pos_key_proj", None)
+        of_queries: Any = self.query_proj if shared else getattr(self, "pos_query_proj", None)
+        parts = self.pos_dropout, of_keys, of_queries
+        if all(part is None or by_token(part) for part in parts):
+            table, reached = table[reached], slice(None)
+        # As in transformers, of three dimensions.
+        rows = self.pos_dropout(table[None])
         for_queries = for_keys = None
         if "c2p" in self.pos_att_type:
-            keys = (self.key_proj if self.share_att_key else self.pos_key_proj)(rows)
+            keys = of_keys(rows)[0, reached]
             for_queries = encoding.by_distance(keys, length, reverse=True)
         if "p2c" in self.pos_att_type:
-            queries = (self.query_proj if self.share_att_key else self.pos_query_proj)(rows)
+            queries = of_queries(rows)[0, reached]
             for_keys = encoding.by_distance(queries * scale, length, reverse=True)
         return RelativeVectors(for_queries, for_keys) if self.pos_att_type else None
 

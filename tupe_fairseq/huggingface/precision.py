@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from ..base.errors import ConfigurationError
 from ..kernels.linear import PackedLinear
 from ..kernels.quantized import QuantizedLinear
-from .optimized import Hooks, changed, is_own, mapped
+from .changes import changed, is_own
+from .optimized import Hooks, mapped
 
 #: Values of `precision`.
 PRECISIONS = ("fp32", "bf16", "int8")
