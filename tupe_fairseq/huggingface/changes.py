@@ -5,7 +5,17 @@ import functools
 from torch import nn
 
 #: Modules of torch that compute each token alone.
-BY_TOKEN = ("Linear", "LayerNorm", "Dropout", "Identity", "Embedding", "ModuleList", "ModuleDict")
+BY_TOKEN = {
+    "Dropout",
+    "Embedding",
+    "Identity",
+    "LayerNorm",
+    "Linear",
+    "ModuleDict",
+    "ModuleList",
+    "ParameterDict",
+    "Sequential",
+}
 #: Where the modules are from that the hooks know.
 OWN = ("transformers.", "tupe_fairseq.")
 #: Where modules are from that compute each token alone.
@@ -36,10 +46,10 @@ def _is_by_token(package: str, name: str) -> bool:
 
 def changed(module: nn.Module) -> bool:
     """Whether a user has changed what calling a module does."""
+    if "forward" in module.__dict__ or module._backward_hooks or module._backward_pre_hooks:
+        return True
+    if not (module._forward_pre_hooks or module._forward_hooks):
+        return False
     # transformers 5 collects outputs by hooks of its own.
     hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
-    return (
-        "forward" in module.__dict__
-        or bool(module._backward_hooks or module._backward_pre_hooks)
-        or not all(str(getattr(each, "__module__", "")).startswith(OWN) for each in hooks)
-    )
+    return not all(is_own(str(getattr(each, "__module__", ""))) for each in hooks)

@@ -24,8 +24,16 @@ from .changes import by_token, changed, is_own
 #: Arguments that change what layers compute, or what they return. Others are ignored, as
 #: transformers does.
 UNSERVED = (
-    *("encoder_hidden_states", "encoder_attention_mask", "past_key_values", "output_attentions"),
-    *("is_causal", "position_bias", "cache", "softcap", "query_states", "relative_pos"),
+    "encoder_hidden_states",
+    "encoder_attention_mask",
+    "past_key_values",
+    "output_attentions",
+    "is_causal",
+    "position_bias",
+    "cache",
+    "softcap",
+    "query_states",
+    "relative_pos",
 )
 #: What attention reads the probability of; it is not called.
 DROPOUTS = (nn.Dropout, nn.Identity)
@@ -162,17 +170,19 @@ class Hooks:
             heads: of each.
             kinds: of its self-attention.
         """
-        for name, module in layers.named_children():
+        each: Any
+        for name, each in layers.named_children():
+            module = each
             for part in (None, *cls.path):
                 if part is not None:
-                    name, module = f"{name}.{part}", getattr(module, part)
+                    name, module = f"{name}.{part}", module._modules[part]
                 if changed(module):
                     return f"{name} {CHANGED}"
                 if not is_own(type(module).__module__):
                     break
             if type(module) not in kinds:
                 return f"{name} is a {type(module).__name__}, which is not transformers'"
-            dropout = getattr(module, "dropout", None)
+            dropout = module._modules.get("dropout")
             if dropout is not None and (changed(dropout) or type(dropout) not in DROPOUTS):
                 return f"{name}.dropout {CHANGED}"
             if getattr(module, "num_attention_heads", heads) != heads:

@@ -16,8 +16,8 @@ from transformers.models.modernbert import modeling_modernbert
 
 from ..attention import Prepared
 from ..position.deberta import DebertaPosition
-from ..position.relative import RelativeVectors
-from .changes import by_token
+from ..position.relative import ByDistance, RelativeVectors
+from .changes import by_token, changed
 
 #: How names of classes begin in the models whose self-attention is that of BERT.
 LIKE_BERT = ("Bert", "Roberta", "XLMRoberta", "Camembert")
@@ -49,8 +49,21 @@ def attend(
     return out[None] if is_packed else out
 
 
+def projected(module: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values; of converted layers by one product, if they still are those."""
+    parts = [getattr(module, name) for name in module.projections]
+    joined = module._modules.get("joined")
+    if joined is None or any(type(each) is not type(joined) or changed(each) for each in parts):
+        q, k, v = (each(x) for each in parts)
+    else:
+        q, k, v = joined(x).chunk(3, -1)
+    return q, k, v
+
+
 class LikeBert(nn.Module):
     """The part that the classes of `LIKE_BERT` share."""
+
+    projections = ("query", "key", "value")
 
     def forward(
         self, hidden_states: Tensor, attention_mask: Any = None, *args: Any, **named: Any
@@ -59,13 +72,17 @@ class LikeBert(nn.Module):
         if not isinstance(attention_mask, Prepared):
             return super().forward(hidden_states, attention_mask, *args, **named)
         own: Any = self
-        qkv = own.query(hidden_states), own.key(hidden_states), own.value(hidden_states)
+        qkv = projected(own, hidden_states)
         p, scale = own.dropout.p if self.training else 0.0, own.attention_head_size**-0.5
         return attend(attention_mask, qkv, own.num_attention_heads, p, scale), None
 
 
 class DisentangledSelfAttention(modeling_deberta_v2.DisentangledSelfAttention):
     """That of DeBERTa-v2 and v3, without tensors of T×T×C."""
+
+    projections = ("query_proj", "key_proj", "value_proj")
+    #: Of the vectors by distance that have been computed for all lengths, the first distances.
+    firsts: dict[str, int] | None = None
 
     def forward(
         self,
@@ -80,15 +97,15 @@ class DisentangledSelfAttention(modeling_deberta_v2.DisentangledSelfAttention):
         if not isinstance(relative_pos, Prepared):
             more = output_attentions, query_states, relative_pos, rel_embeddings
             return super().forward(hidden_states, attention_mask, *more)
-        projections = self.query_proj, self.key_proj, self.value_proj
-        q, k, v = (each(hidden_states) for each in projections)
         encoding = cast(DebertaPosition, relative_pos.encoding)
         scale = (encoding.score_terms * self.attention_head_size) ** -0.5
         relative = self.relative(encoding, rel_embeddings, relative_pos.layout.length, scale)
         # Of nn.Identity, there is none.
         p = getattr(self.dropout, "p", 0.0) if self.dropout.training else 0.0
         heads = self.num_attention_heads
-        return attend(relative_pos, (q, k, v), heads, p, scale, relative), None
+        return attend(
+            relative_pos, projected(self, hidden_states), heads, p, scale, relative
+        ), None
 
     def relative(
         self, encoding: DebertaPosition, table: Tensor, length: int, scale: float
@@ -101,6 +118,12 @@ class DisentangledSelfAttention(modeling_deberta_v2.DisentangledSelfAttention):
             length: T.
             scale: a factor of q^R.
         """
+        if self.firsts is not None:
+            fixed: dict[str, Any] = {
+                name: ByDistance(self.get_buffer(name), first).within(length, length)
+                for name, first in self.firsts.items()
+            }
+            return RelativeVectors(**fixed)
         near, middle = encoding.rows_reached(length), encoding.rows_a_side
         reached = slice(middle - near, middle + near)
         shared = self.share_att_key
@@ -119,6 +142,19 @@ class DisentangledSelfAttention(modeling_deberta_v2.DisentangledSelfAttention):
             queries = of_queries(rows)[0, reached]
             for_keys = encoding.by_distance(queries * scale, length, reverse=True)
         return RelativeVectors(for_queries, for_keys) if self.pos_att_type else None
+
+    def fix(self, encoding: DebertaPosition, table: Tensor) -> None:
+        """Compute the vectors by distance once, of weights that are constant."""
+        scale = (encoding.score_terms * self.attention_head_size) ** -0.5
+        # From here on, all distances share the last bucket.
+        longest = max(encoding.shape.max_positions, encoding.relative_clip) + 1
+        vectors, firsts = self.relative(encoding, table, longest, scale), {}
+        for name in ("for_queries", "for_keys"):
+            if (by_distance := getattr(vectors, name, None)) is not None:
+                buffer = by_distance.vectors.contiguous()
+                self.register_buffer(name, buffer, persistent=False)
+                firsts[name] = by_distance.first
+        self.firsts = firsts if vectors is not None else None
 
 
 class ModernBertAttention(modeling_modernbert.ModernBertAttention):

@@ -5,7 +5,7 @@ In "bf16" and "int8" the layers are copies for inference, with other linear laye
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,8 +13,10 @@ from torch import Tensor, nn
 from ..base.errors import ConfigurationError
 from ..kernels.linear import PackedLinear
 from ..kernels.quantized import QuantizedLinear
+from ..position.deberta import DebertaPosition
 from .changes import changed, is_own
 from .optimized import Hooks, mapped
+from .optimized_attention import DisentangledSelfAttention
 
 #: Values of `precision`.
 PRECISIONS = ("fp32", "bf16", "int8")
@@ -73,14 +75,34 @@ def convert(encoder: Any, hooks: Hooks, precision: str) -> None:
         for module in part.modules():
             if isinstance(module, nn.Dropout):
                 module.p = 0.0
-        _replace_linear(part.to(inside), PackedLinear if precision == "bf16" else QuantizedLinear)
+        part.to(inside)
+        kind: Any = PackedLinear if precision == "bf16" else QuantizedLinear
+        for module in part.modules():
+            _join(module, kind)
+        _replace_linear(part, kind)
+        for module in part.modules():
+            if isinstance(module, DisentangledSelfAttention):
+                module.fix(cast(DebertaPosition, hooks.encoding), part.get_rel_embedding())
         setattr(encoder, name, part)
-    cast = Cast(inside, next(encoder.embeddings.parameters()).dtype)
+    change = Cast(inside, next(encoder.embeddings.parameters()).dtype)
     first, last = hooks.ends(encoder)
-    first.register_forward_pre_hook(cast.before, with_kwargs=True, prepend=True)
-    last.register_forward_hook(cast.after)
+    first.register_forward_pre_hook(change.before, with_kwargs=True, prepend=True)
+    last.register_forward_hook(change.after)
     hooks.precision = precision
     encoder.register_state_dict_pre_hook(hooks.refuse)
+
+
+def _join(attention: Any, kind: Callable[[nn.Linear], nn.Module]) -> None:
+    """Give self-attention one product for its projections, if these are plain."""
+    parts = [getattr(attention, name) for name in getattr(attention, "projections", ())]
+    if not parts or any(type(each) is not nn.Linear or changed(each) for each in parts):
+        return
+    with torch.device("meta"):
+        joined = nn.Linear(parts[0].in_features, 3 * parts[0].out_features)
+    for name in ("weight", "bias"):
+        values = torch.cat([getattr(each, name) for each in parts])
+        setattr(joined, name, nn.Parameter(values, requires_grad=False))
+    attention.joined = kind(joined)
 
 
 def _replace_linear(part: nn.Module, kind: Callable[[nn.Linear], nn.Module]) -> None:
