@@ -12,11 +12,13 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 from tests.attention.test_replicas import replica  # noqa: E402
 from tests.huggingface.encoders import (  # noqa: E402
     LENGTHS,
+    NAMES,
     batch,
     build,
     compiles_transformers,
     every_model,
     is_optimized,
+    with_transformers_5,
 )
 from tupe_fairseq.base.errors import UsageError  # noqa: E402
 from tupe_fairseq.huggingface import optimize  # noqa: E402
@@ -46,7 +48,7 @@ def test_outputs_are_equal(name, side, states):
     assert torch.equal(fast(**inputs, return_dict=False)[0], fast(**inputs)[0])
 
 
-@pytest.mark.parametrize("name", ["bert", "roberta", "v3", "v2", "modernbert"])
+@pytest.mark.parametrize("name", [*NAMES, "roberta", "v2"])
 @pytest.mark.parametrize(
     ("head", "labels"),
     [
@@ -131,7 +133,7 @@ def test_vectors_and_other_arguments(name):
         torch.testing.assert_close(here * queries, there * queries, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("name", ["bert", "v3", "modernbert"])
+@pytest.mark.parametrize("name", NAMES)
 def test_files_are_those_of_the_class(name, tmp_path):
     """Training goes on in the shared parameters; the saved folder loads without this package."""
     model = build(name, "ForSequenceClassification")
@@ -152,7 +154,8 @@ def test_files_are_those_of_the_class(name, tmp_path):
     torch.testing.assert_close(again(**inputs)[0][shown], base(**inputs)[0][shown])
 
 
-@pytest.mark.parametrize("name", ["bert", "v3", "modernbert"])
+@pytest.mark.parametrize("name", NAMES)
+@with_transformers_5
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
 def test_masks_of_heads_and_replicas(name, precision):
     """transformers' code computes what it alone knows, in each precision."""
@@ -170,7 +173,7 @@ def test_masks_of_heads_and_replicas(name, precision):
 
 
 @compiles_transformers
-@pytest.mark.parametrize("name", ["bert", "v3", "modernbert"])
+@pytest.mark.parametrize("name", NAMES)
 def test_graphs_for_export(name):
     model = build(name)
     ids = batch(model)["input_ids"][:, :5]
@@ -246,19 +249,28 @@ def with_another(name: str) -> nn.Module:
     [
         (lambda: hooked(build("bert"), "encoder.layer.1"), "encoder.layer.1 has a hook"),
         (lambda: hooked_before(build("bert"), "encoder.layer.1"), "encoder.layer.1 has a hook"),
-        (lambda: hooked_before(build("modernbert"), "layers.1"), "layers.1 has a hook"),
+        pytest.param(
+            lambda: hooked_before(build("modernbert"), "layers.1"),
+            "layers.1 has a hook",
+            marks=with_transformers_5,
+        ),
         (lambda: hooked(build("v3"), "encoder"), "encoder has a hook, or another forward"),
         (
             lambda: with_another("bert"),
             "encoder.layer.1.attention.self is a Another, which is not",
         ),
-        (
+        pytest.param(
             lambda: with_another("modernbert"),
             "layers.1.attn is a Another, which is not tran",
+            marks=with_transformers_5,
         ),
         (lambda: build("bert", is_decoder=True), "BertModel (it is a decoder)"),
         (lambda: build("v3", conv_kernel_size=3), "DebertaV2Model (conv_kernel_size is 3)"),
-        (lambda: build("modernbert", local_attention=1), "unsupported local_attention 1"),
+        pytest.param(
+            lambda: build("modernbert", local_attention=1),
+            "unsupported local_attention 1",
+            marks=with_transformers_5,
+        ),
         (lambda: build("v3", relative_attention=False), "(relative_attention is False)"),
         (lambda: build("v3", position_buckets=256), "(--deberta-buckets is 256, but must be"),
         (lambda: fused(build("bert")), "encoder (layers_fuser reads vectors at padding)"),

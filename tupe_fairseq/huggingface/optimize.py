@@ -1,4 +1,4 @@
-"""`optimize`: encoders of transformers, computed by the attention of this package."""
+"""`optimize`: encoders of transformers without padding, by the attention of this package."""
 
 import copy
 import warnings
@@ -28,13 +28,14 @@ ANSWERS = "ForQuestionAnswering"
 
 
 def optimize(model: T, precision: str = "fp32", inplace: bool = False) -> T:
-    """Replace the encoders in a model by faster ones with the same parameters and interface.
+    """Let the encoders in a model compute faster, with the same modules and interface.
 
     The layers of each `BertModel`, `RobertaModel`, `XLMRobertaModel`, `CamembertModel`,
-    `DebertaV2Model` and `ModernBertModel` are computed by this package: without padding, and for
-    DeBERTa without tensors of T×T×C. Heads, pooling and tokenizers are kept. With "fp32",
-    parameters are shared with `model`, names in the state dict do not change, and the result can
-    be trained and saved as before. If padding is on the right, features at padding are 0.
+    `DebertaV2Model` and `ModernBertModel` compute without padding, by the attention of this
+    package, and for DeBERTa without tensors of T×T×C. All modules stay, and are called. With
+    "fp32", parameters are shared with `model`, names in the state dict do not change, and the
+    result can be trained and saved as before. If padding is on the right, features at padding
+    are 0.
 
         >>> model = optimize(SentenceTransformer("all-MiniLM-L6-v2"))
 
@@ -44,8 +45,7 @@ def optimize(model: T, precision: str = "fp32", inplace: bool = False) -> T:
         precision: of the layers. "fp32" keeps that of the model; outputs are equal within 1e-5.
             "bf16" and "int8" are for inference and copy the layers; see `precision.convert`.
             Outputs stay in fp32.
-        inplace: change `model` itself, and return it. If `model` is itself one of these encoders,
-            use the returned model.
+        inplace: change `model` itself, and return it.
 
     Returns:
         The model, of the same class.
@@ -55,7 +55,7 @@ def optimize(model: T, precision: str = "fp32", inplace: bool = False) -> T:
             not an `nn.Module`.
 
     Warns:
-        UserWarning: for encoders that are not replaced, with the reason.
+        UserWarning: for encoders that stay as they are, with the reason.
     """
     if precision not in PRECISIONS:
         raise ConfigurationError(
