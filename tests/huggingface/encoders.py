@@ -83,3 +83,11 @@ def first_layer(model) -> torch.nn.Module:
     if hasattr(base, "layers"):
         return base.layers[0].mlp.Wi
     return base.encoder.layer[0].intermediate.dense
+
+
+def same_at_tokens(ours, theirs, tolerance=1e-5, **more):
+    """The vectors of both models are equal where there are tokens."""
+    inputs = {**batch(theirs), **more}
+    shown = inputs["attention_mask"].bool()
+    expected = theirs(**inputs)[0][shown]
+    torch.testing.assert_close(ours(**inputs)[0][shown], expected, atol=tolerance, rtol=0)

@@ -6,16 +6,15 @@ from torch import nn
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
-from tests.huggingface.encoders import NAMES, batch, build, first_layer, with_transformers_5  # noqa: E402
+from tests.huggingface.encoders import (  # noqa: E402
+    NAMES,
+    batch,
+    build,
+    first_layer,
+    same_at_tokens,
+    with_transformers_5,
+)
 from tupe_fairseq.huggingface import optimize, optimized_attention  # noqa: E402
-
-
-def same_at_tokens(ours, theirs, tolerance=1e-5, **more):
-    """Both models' vectors are equal where there are tokens."""
-    inputs = batch(theirs)
-    shown = inputs["attention_mask"].bool()
-    here, there = (model(**inputs, **more)[0][shown] for model in (ours, theirs))
-    torch.testing.assert_close(here, there, atol=tolerance, rtol=0)
 
 
 @pytest.mark.parametrize("name", NAMES)
