@@ -1,4 +1,4 @@
-"""`optimize`: encoders of transformers, computed by the attention of this package."""
+"""`optimize`: encoders of transformers without padding, by the attention of this package."""
 
 import copy
 import warnings
@@ -8,35 +8,34 @@ import transformers
 from torch import nn
 
 from ..base.errors import ConfigurationError, UsageError
-from .optimized import Optimized
-from .optimized_bert import BertModel, CamembertModel, RobertaModel, XLMRobertaModel
-from .optimized_deberta import DebertaV2Model
-from .optimized_modernbert import ModernBertModel
+from ..kernels.linear import FasterLinear, faster_products
+from .optimized import Hooks
+from .optimized_kinds import DebertaHooks, ModernBertHooks
 from .precision import PRECISIONS, convert
 
 T = TypeVar("T")
-#: The optimized class of each class of transformers, whose name it has.
-CLASSES: dict[type, type[Optimized]] = {
-    getattr(transformers, each.__name__): each
-    for each in (
-        BertModel,
-        RobertaModel,
-        XLMRobertaModel,
-        CamembertModel,
-        DebertaV2Model,
-        ModernBertModel,
-    )
+#: The hooks of each class of transformers.
+KINDS: dict[type, type[Hooks]] = {
+    transformers.BertModel: Hooks,
+    transformers.RobertaModel: Hooks,
+    transformers.XLMRobertaModel: Hooks,
+    transformers.CamembertModel: Hooks,
+    transformers.DebertaV2Model: DebertaHooks,
+    transformers.ModernBertModel: ModernBertHooks,
 }
+#: The end of the names of heads that read vectors at padding.
+ANSWERS = "ForQuestionAnswering"
 
 
 def optimize(model: T, precision: str = "fp32", inplace: bool = False) -> T:
-    """Replace the encoders in a model by faster ones with the same parameters and interface.
+    """Let the encoders in a model compute faster, with the same modules and interface.
 
     The layers of each `BertModel`, `RobertaModel`, `XLMRobertaModel`, `CamembertModel`,
-    `DebertaV2Model` and `ModernBertModel` are computed by this package: without padding, and for
-    DeBERTa without tensors of T×T×C. Heads, pooling and tokenizers are kept. With "fp32",
-    parameters are shared with `model`, names in the state dict do not change, and the result can
-    be trained and saved as before. If padding is on the right, features at padding are 0.
+    `DebertaV2Model` and `ModernBertModel` compute without padding, by the attention of this
+    package, and for DeBERTa without tensors of T×T×C. All modules stay, and are called. With
+    "fp32", parameters are shared with `model`, names in the state dict do not change, and the
+    result can be trained and saved as before. If padding is on the right, features at padding
+    are 0.
 
         >>> model = optimize(SentenceTransformer("all-MiniLM-L6-v2"))
 
@@ -46,8 +45,7 @@ def optimize(model: T, precision: str = "fp32", inplace: bool = False) -> T:
         precision: of the layers. "fp32" keeps that of the model; outputs are equal within 1e-5.
             "bf16" and "int8" are for inference and copy the layers; see `precision.convert`.
             Outputs stay in fp32.
-        inplace: change `model` itself, and return it. If `model` is itself one of these encoders,
-            use the returned model.
+        inplace: change `model` itself, and return it.
 
     Returns:
         The model, of the same class.
@@ -57,7 +55,7 @@ def optimize(model: T, precision: str = "fp32", inplace: bool = False) -> T:
             not an `nn.Module`.
 
     Warns:
-        UserWarning: for encoders that are not replaced, with the reason.
+        UserWarning: for encoders that stay as they are, with the reason.
     """
     if precision not in PRECISIONS:
         raise ConfigurationError(
@@ -79,15 +77,17 @@ def optimize(model: T, precision: str = "fp32", inplace: bool = False) -> T:
     if not inplace:
         # What is found in the memo is not copied.
         model = copy.deepcopy(model, {id(each): each for each in tensors})
-    return _replace(model, precision)
+    changed: Any = model
+    _install(changed, precision)
+    return model
 
 
-def _replace(model: Any, precision: str) -> Any:
-    """The model with its encoders replaced; it may be an encoder itself."""
-    replaced, reasons = _replacements(model)
-    if reasons or not replaced:
+def _install(model: nn.Module, precision: str) -> None:
+    """Let the encoders in a model compute by this package; it may be an encoder itself."""
+    encoders, reasons = _encoders(model)
+    if reasons or not encoders:
         stay = ", ".join(f"{name} ({reason})" for name, reason in reasons.items())
-        known = ", ".join(each.__name__ for each in CLASSES)
+        known = ", ".join(each.__name__ for each in KINDS)
         warnings.warn(
             f"these encoders stay as they are: {stay}."
             if reasons
@@ -96,55 +96,48 @@ def _replace(model: Any, precision: str) -> Any:
         )
     for parent in model.modules():
         # Its softmax over the positions of a text includes padding.
-        answers = type(parent).__name__.endswith("ForQuestionAnswering")
-        for name, child in parent.named_children():
-            if child in replaced:
-                replaced[child].keeps_padding = answers
-                setattr(parent, name, replaced[child])
-    for encoder in replaced.values():
-        convert(encoder, precision)
-    return replaced.get(model, model)
+        answers = any(each.__name__.endswith(ANSWERS) for each in type(parent).__mro__)
+        for child in parent.children():
+            if answers and child in encoders:
+                encoders[child].keeps_padding = True
+    for encoder, hooks in encoders.items():
+        convert(encoder, hooks, precision)
+        _faster_products(encoder.get_submodule(hooks.layers))
 
 
-def _replacements(model: nn.Module) -> tuple[dict[nn.Module, Any], dict[str, str]]:
-    """The optimized encoder of each encoder, and the reasons why others are kept, by name."""
-    replaced: dict[nn.Module, Any] = {}
+def _encoders(model: nn.Module) -> tuple[dict[nn.Module, Hooks], dict[str, str]]:
+    """The hooks of each encoder, and the reasons why others stay as they are, by name."""
+    encoders: dict[nn.Module, Hooks] = {}
     reasons: dict[str, str] = {}
     for name, module in model.named_modules():
         # Exactly such a class, because a subclass may compute something else.
-        kind = CLASSES.get(type(module))
-        if isinstance(module, Optimized):
-            replaced[module] = module
-        elif kind is not None:
-            parent = model.get_submodule(name.rpartition(".")[0])
-            reason = kind.why_not(module) or _changed(module, kind) or _read_padding(parent)
-            if not reason:
-                try:
-                    replaced[module] = kind.replacing(module)
-                except ConfigurationError as error:
-                    reason = str(error).rstrip(".")
-            if reason:
-                reasons[name or type(module).__name__] = reason
-    return replaced, reasons
-
-
-def _changed(encoder: nn.Module, kind: type[Optimized]) -> str:
-    """Why an encoder is kept in which a module that is not called has a hook, or an empty string.
-
-    The linear layers and norms of its layers are called.
-    """
-    called = tuple(f".{'.'.join(path).lstrip('.')}." for path in kind.parts.values())
-    for name, module in encoder.get_submodule(kind.body).named_modules():
-        hooks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
-        # transformers 5 collects outputs by hooks of its own.
-        own = [hook for hook in hooks if not str(hook.__module__).startswith("transformers.")]
-        path = f".{name}."
-        if (own or "forward" in module.__dict__) and not any(part in path for part in called):
-            return f"{kind.body}{path.rstrip('.')} has a hook, or another forward"
-    return ""
+        kind = KINDS.get(type(module))
+        if kind is None:
+            continue
+        if hooks := kind.of(module):
+            encoders[module] = hooks
+            continue
+        parent = model.get_submodule(name.rpartition(".")[0])
+        reason = kind.why_not(module) or _read_padding(parent)
+        if not reason:
+            try:
+                encoders[module] = kind(module)
+                encoders[module].install(module)
+            except ConfigurationError as error:
+                reason = str(error).rstrip(".")
+        if reason:
+            reasons[name or type(module).__name__] = reason
+    return encoders, reasons
 
 
 def _read_padding(parent: nn.Module) -> str:
     """Why an encoder is kept whose parent reads features at padding, or an empty string."""
     # GLiNER with fuse_layers averages all layers over padding, too.
     return "layers_fuser reads vectors at padding" if hasattr(parent, "layers_fuser") else ""
+
+
+def _faster_products(layers: nn.Module) -> None:
+    """Let plain linear layers compute by what is fastest on this processor."""
+    for module in layers.modules() if faster_products() else ():
+        if type(module) is nn.Linear and "forward" not in module.__dict__:
+            module.__class__ = FasterLinear

@@ -1,296 +1,254 @@
-"""Encoders of transformers whose layers are computed by `TransformerStack`.
+"""Hooks of an encoder of transformers: layers without padding, attention by this package.
 
-Each class here is a subclass of the class of the same name in transformers, and has its modules:
-parameters, their names, the configuration and files stay. The stack has no parameters of its own:
-before each pass, its modules are set to those that the encoder has then. What replaces a linear
-layer or a norm of the encoder, such as an adapter or a quantized layer, is used.
+    embeddings, B×T×C  --before-->  layers of the encoder, 1×N×C  --after-->  B×T×C
+
+The hook before the layers takes padding out and prepares attention, which the layers hand to
+their self-attention (`optimized_attention`). The hook after them puts padding back as zeros. All
+modules are the encoder's own. Where one of them might read more than a token at a time, padding
+stays, and where the hooks do not know what is asked for, transformers' code runs.
 """
 
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Callable, Container
 from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
-import transformers
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
-from transformers.activations import ACT2FN
-from transformers.modeling_outputs import BaseModelOutputWithPoolingAndCrossAttentions
+from transformers.utils import ModelOutput
 
-from ..attention import Layout, Padding
+from ..attention import LayerPlan, Layout, Padding, Prepared
 from ..base.errors import UsageError
-from ..kernels.dropout import Dropout
 from ..position.base import PositionEncoding, build_position_encoding
-from ..transformer.config import StackConfig
-from ..transformer.forward_pass import Batch, Pass
-from ..transformer.padding_shift import PaddingShift
-from .encoder import HuggingFaceStack, Record
-from .padding import check_inputs
+from . import optimized_attention
+from .changes import by_token, changed, is_own
 
-#: A module here and its name of a part, and the module of transformers with its name of the part.
-Link = tuple[Any, str, Any, str]
-OUTPUTS = ("output_hidden_states", "output_attentions")
-#: Arguments of `forward` that the optimized encoders have besides their inputs. The Trainer gives
-#: a number of items to heads, which pass it on.
-SERVED = {*OUTPUTS, "use_cache", "return_dict", "num_items_in_batch"}
+#: Arguments that change what layers compute, or what they return. Others are ignored, as
+#: transformers does.
+UNSERVED = (
+    "encoder_hidden_states",
+    "encoder_attention_mask",
+    "past_key_values",
+    "output_attentions",
+    "is_causal",
+    "position_bias",
+    "cache",
+    "softcap",
+    "query_states",
+    "relative_pos",
+)
+#: What attention reads the probability of; it is not called.
+DROPOUTS = (nn.Dropout, nn.Identity)
+CHANGED = "has a hook, or another forward"
 
 
-class Optimized(transformers.PreTrainedModel):
-    """What the optimized encoders share."""
+class Hooks:
+    """The hooks of one encoder; they keep nothing of a pass.
 
-    #: By the names of `TransformerLayer`: the module of a layer that has the part, and its name.
-    parts: ClassVar = {
-        "self_attn.q_proj": ("attention.self", "query"),
-        "self_attn.k_proj": ("attention.self", "key"),
-        "self_attn.v_proj": ("attention.self", "value"),
-        "self_attn.out_proj": ("attention.output", "dense"),
-        "self_attn_layer_norm": ("attention.output", "LayerNorm"),
-        "fc1": ("intermediate", "dense"),
-        "fc2": ("output", "dense"),
-        "final_layer_norm": ("output", "LayerNorm"),
-    }
+    Args:
+        model: the encoder.
 
-    #: Of the dropout probabilities: the module of a layer that has the dropout, and its name.
-    dropouts: ClassVar = {
-        "self_attn.dropout": ("attention.self", "dropout"),
-        "dropout_module.p": ("output", "dropout"),
-    }
+    Raises:
+        ConfigurationError: a number of the configuration is not supported.
+    """
 
-    #: The part of the encoder that has the layers.
-    body: ClassVar = "encoder"
+    #: The part of the encoder that has the hooks, and its layers.
+    owner: ClassVar = "encoder"
+    layers: ClassVar = "encoder.layer"
+    #: What hands the prepared attention on in a layer; the last one computes attention.
+    path: ClassVar[tuple[str, ...]] = ("attention", "self")
+    #: The parts that compute in another precision.
+    parts: ClassVar[tuple[str, ...]] = ("encoder",)
 
-    embeddings: Any
-    #: Whether vectors at padding are computed as those at tokens, since a head reads them.
-    keeps_padding = False
-    #: In which the layers compute; "fp32" stands for that of the model.
-    precision = "fp32"
+    def __init__(self, model: Any):
+        self.config = model.config
+        #: Whether vectors at padding are computed as in transformers, since a head reads them.
+        self.keeps_padding = False
+        self.precision = "fp32"
+        self.encoding = self.build_encoding()
+        self.plan = LayerPlan.of(self.encoding, self.encoding.build_layer_terms())
 
-    @classmethod
-    def replacing(cls, model: Any) -> Any:
-        """An encoder with the modules of this one."""
-        encoder = cls.__new__(cls)
-        encoder.__dict__.update(model.__dict__)
-        encoder.build()
-        return encoder
-
-    @classmethod
-    def why_not(cls, model: Any) -> str:
-        """Why an encoder cannot be replaced, or an empty string."""
-        if "forward" in model.__dict__:
-            return "its forward has been replaced by another library"
-        return cls.unsupported(model)
-
-    @classmethod
-    def unsupported(cls, model: Any) -> str:
+    @staticmethod
+    def unsupported(model: Any) -> str:
         """Which part of the configuration is not supported, or an empty string."""
         config = model.config
         if config.is_decoder or config.add_cross_attention:
             return "it is a decoder"
-        kind = getattr(config, "position_embedding_type", "absolute")
-        if kind != "absolute":
+        if (kind := getattr(config, "position_embedding_type", "absolute")) != "absolute":
             return f"position_embedding_type is {kind!r}"
         return ""
 
-    @property
-    def own_layers(self) -> Iterable[Any]:
-        """The layers that the encoder has in transformers."""
-        return self.encoder.layer
+    @classmethod
+    def of(cls, model: nn.Module) -> "Hooks | None":
+        """The hooks that have been installed in an encoder, or None."""
+        hooks = model.get_submodule(cls.owner)._forward_pre_hooks.values()
+        owners = (getattr(hook, "__self__", None) for hook in hooks)
+        return next((each for each in owners if isinstance(each, Hooks)), None)
 
-    def build(self) -> None:
-        """Make the stack and its links."""
+    @classmethod
+    def why_not(cls, model: Any) -> str:
+        """Why an encoder cannot have the hooks, or an empty string."""
+        if "forward" in model.__dict__:
+            return "its forward has been replaced by another library"
+        if reason := cls.unsupported(model):
+            return reason
+        if cls.owner and changed(model.get_submodule(cls.owner)):
+            return f"{cls.owner} {CHANGED}"
+        layers, heads = model.get_submodule(cls.layers), model.config.num_attention_heads
+        why = cls.changed_in(layers, heads, optimized_attention.CLASSES)
+        return f"{cls.layers}.{why}" if why else ""
+
+    def install(self, model: nn.Module) -> None:
+        """Register the hooks in an encoder, and exchange its self-attention."""
+        owner = model.get_submodule(self.owner)
+        owner.register_forward_pre_hook(self.before, with_kwargs=True)
+        owner.register_forward_hook(self.after, with_kwargs=True)
+        for layer in model.get_submodule(self.layers).children():
+            optimized_attention.exchange(layer.get_submodule(".".join(self.path)))
+
+    def ends(self, model: nn.Module) -> tuple[nn.Module, nn.Module]:
+        """The modules that the layers' inputs and outputs go through."""
+        return model.get_submodule(self.owner), model.get_submodule(self.owner)
+
+    def refuse(self, *_: Any) -> None:
+        """Raise a UsageError; a hook called before the state dict of converted layers is built."""
+        raise UsageError(
+            f"layers in {self.precision} are for inference and cannot be saved: save the model "
+            "that was given to optimize."
+        )
+
+    def build_encoding(self, name: str = "none", **options: Any) -> PositionEncoding:
+        """The encoding that attention computes; the embeddings add the positions of BERT."""
         config = self.config
-        encoding = self.encoding(config.max_position_embeddings)
-        own_layers = tuple(self.own_layers)
-        # Dropouts are taken from the encoder's modules before each pass.
-        settings = StackConfig(
-            len(own_layers), config.intermediate_size, dropout=0.0, **self.stack_options()
-        )
-        with torch.device("meta"):
-            stack = HuggingFaceStack(encoding, settings)
-        # The input is normalised and dropped by the encoder's embeddings.
-        stack.dropout_module = Dropout(0.0)
-        layers: Iterable[Any] = stack.layers
-        for layer in layers:
-            layer._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)
-        # Not a submodule: its modules are the encoder's.
-        self.__dict__["stack"] = stack
-        self.__dict__["links"] = self.make_links(stack)
-        self.__dict__["rates"] = self.make_rates(stack)
-        self.__dict__["linked_layers"] = own_layers
+        sizes = config.hidden_size, config.num_attention_heads, config.max_position_embeddings
+        return build_position_encoding(name, *sizes, **options)
 
-    def keep(self, stack: HuggingFaceStack, precision: str) -> None:
-        """Replace the stack by this one, which has its own parameters, for inference."""
-        setattr(self, self.body, stack)
-        self.precision = precision
-        self.__dict__["stack"] = stack
-        self.__dict__["links"] = []
-        self.register_state_dict_pre_hook(_refuse)
+    def before(self, module: Any, args: Any, named: dict[str, Any]) -> Any:
+        """What the layers get; None for what they are given."""
+        mask = named.get("attention_mask")
+        if len(args) != 1 or not self.serves(module.layer, named):
+            return None
+        x = args[0]
+        if mask is None:
+            hidden = None
+        elif (hidden := hidden_keys(mask)) is None or hidden.shape != x.shape[:2]:
+            return None
+        layout = self.layout(module, x, hidden, self.wants_states(named))
+        if layout is None:
+            return None
+        prepared = self.plan.prepare(self.encoding, x, layout)
+        return (packed(layout, x),), {**named, "attention_mask": prepared}
 
-    def encoding(self, longest: int) -> PositionEncoding:
-        """The encoding for texts of at most this many tokens."""
-        name, options = self.encoding_options()
-        config = self.config
-        return build_position_encoding(
-            name, config.hidden_size, config.num_attention_heads, longest, **options
-        )
+    def after(self, module: Any, args: Any, named: dict[str, Any], out: Any) -> Any:
+        """What the layers have returned, with padding."""
+        prepared = named.get("attention_mask")
+        return unpacked(prepared.layout, out) if isinstance(prepared, Prepared) else None
 
-    def encoding_options(self) -> tuple[str, dict[str, Any]]:
-        """Name and options of the encoding; the embeddings add the positions of BERT."""
-        return "none", {}
+    def wants_states(self, named: dict[str, Any]) -> bool:
+        """Whether hidden states are returned."""
+        wanted = named.get("output_hidden_states")
+        return bool(self.config.output_hidden_states if wanted is None else wanted)
 
-    def stack_options(self) -> dict[str, Any]:
-        """Further settings of the stack."""
-        return {"activation_fn": _activation(self.config.hidden_act)}
-
-    def make_links(self, stack: HuggingFaceStack) -> list[Link]:
-        """The parts of the stack that are parts of the encoder."""
-        return self._link(stack, self.parts)
-
-    def make_rates(self, stack: HuggingFaceStack) -> list[Link]:
-        """The dropout probabilities of the stack, and the encoder's modules that have them."""
-        return self._link(stack, self.dropouts)
-
-    def _link(self, stack: HuggingFaceStack, parts: dict[str, tuple[str, str]]) -> list[Link]:
-        return [
-            (*_owner(layer, here), theirs.get_submodule(owner), name)
-            for layer, theirs in zip(stack.layers, self.own_layers, strict=True)
-            for here, (owner, name) in parts.items()
-        ]
-
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        position_ids: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        **more: Any,
-    ) -> Any:
-        """As the class of transformers; it computes itself what the stack does not.
-
-        That is: masks that are not B×T, caches and sources of decoders, and graphs that torch
-        compiles, exports or traces.
-
-        Raises:
-            UsageError: an input has another shape, or converted layers cannot compute this.
-        """
-        inputs = {"input_ids": input_ids, "inputs_embeds": inputs_embeds}
-        inputs.update(token_type_ids=token_type_ids, position_ids=position_ids)
-        return self.compute(inputs, attention_mask, more)
-
-    def compute(self, inputs: dict[str, Any], attention_mask: Any, more: dict[str, Any]) -> Any:
-        """As `forward`, with the inputs of the embeddings by name."""
-        if unserved := self._unserved(attention_mask, more):
-            if self.precision != "fp32":
-                raise UsageError(
-                    f"layers in {self.precision} cannot compute {unserved}: use the model that "
-                    "was given to optimize."
-                )
-            return super().forward(**inputs, attention_mask=attention_mask, **more)
-        check_inputs(
-            inputs["input_ids"],
-            inputs["inputs_embeds"],
-            attention_mask,
-            inputs.get("token_type_ids"),
-            getattr(self.config, "embedding_size", self.config.hidden_size),
-        )
-        x = self.embeddings(**inputs)
-        record = Record(PaddingShift(), self.config, *(more.get(name) for name in OUTPUTS))
-        padding = None if attention_mask is None else Padding.read(attention_mask == 0)
-        batch, length = x.shape[:2]
-        if padding is not None and (
-            padding.leading or padding.scattered or self.keeps_padding or record.wants_weights
-        ):
-            # Padding stays where it is, hidden from all tokens.
-            layout = Layout(batch, length, padding.mask)
-        else:
-            layout = Layout.of(padding, batch, length)
-        last = self._run(x, layout, record)
-        last = last.to(x.dtype)
-        states = record.hidden_states(last)
-        if states is not None:
-            states = tuple(each.to(x.dtype) for each in states)
-        output = self.output(last, hidden_states=states, attentions=record.attentions())
-        wanted = more.get("return_dict")
-        wanted = self.config.return_dict if wanted is None else wanted
-        return output if wanted else output.to_tuple()
-
-    def _run(self, x: Tensor, layout: Layout, record: Record) -> Tensor:
-        """The last vectors, B×T×C, of embedded tokens."""
-        stack = self.linked()
-        stack.check_length(layout.length)
-        x = layout.pack(x).to(stack.layers[0].final_layer_norm.weight.dtype)
-        positions = stack.embed_positions
-        # The encoding is no submodule, so its constants have not moved with the model.
-        if any(constant.device != x.device for constant in positions.buffers()):
-            positions.to(x.device)
-        positions = positions.for_pass(layout.length, x.device)
-        backend = "eager" if record.wants_weights else None
-        prepared = stack.layers.prepare(positions, x, layout, backend=backend)
-        return stack.run(Batch(x, layout, prepared), Pass(observe=record)).x
-
-    def output(self, last: Tensor, **more: Any) -> Any:
-        """What `forward` returns."""
-        pooled = None if self.pooler is None else self.pooler(last)
-        return BaseModelOutputWithPoolingAndCrossAttentions(
-            last_hidden_state=last, pooler_output=pooled, **more
-        )
-
-    def _unserved(self, mask: Any, more: dict[str, Any]) -> str:
-        """What the stack does not compute of these arguments, or an empty string."""
-        asked = [name for name, value in more.items() if value is not None and name not in SERVED]
-        if asked:
-            return asked[0]
-        if mask is not None and not (isinstance(mask, Tensor) and mask.dim() == 2):
-            return "a mask whose shape is not batch × tokens"
+    def serves(self, layers: nn.Module, named: dict[str, Any]) -> bool:
+        """Whether the layers hand on what has been prepared, and nothing else is asked for."""
         if torch.compiler.is_compiling() or torch.jit.is_tracing():
-            return "graphs that are compiled, exported or traced"
-        # Their parameters are not those of the stack.
-        return "in replicas of nn.DataParallel" if hasattr(self, "_is_replica") else ""
+            return False
+        asked = [named.get(name) for name in UNSERVED]
+        # In transformers 4, a mask of heads for each layer.
+        asked += named.get("head_mask") or []
+        if any(each is not None and each is not False for each in asked):
+            return False
+        if self.config.output_attentions or getattr(self.config, "chunk_size_feed_forward", 0):
+            return False
+        heads = self.config.num_attention_heads
+        return not self.changed_in(layers, heads, optimized_attention.OURS)
 
-    def linked(self) -> HuggingFaceStack:
-        """The stack with the encoder's present modules and modes."""
-        stack: HuggingFaceStack = self.stack
-        if self.links and self.linked_layers != tuple(self.own_layers):
-            raise UsageError(
-                "layers were replaced after optimize: replace them in the model that it is given."
-            )
-        for here, name, theirs, part in self.links:
-            module = theirs._modules.get(part)
-            if module is None:
-                here._parameters[name] = theirs._parameters[part]
-            else:
-                here._modules[name] = module
-        if stack.training != self.training:
-            stack.train(self.training)
-        if self.training and self.precision == "fp32":
-            for here, name, theirs, part in self.rates:
-                # What replaces a dropout, such as nn.Identity, drops nothing.
-                setattr(here, name, getattr(getattr(theirs, part), "p", 0.0))
-            layers: Iterable[Any] = stack.layers
-            for layer, theirs in zip(layers, self.own_layers, strict=True):
-                layer.gradient_checkpointing = theirs.gradient_checkpointing
-        return stack
+    @classmethod
+    def changed_in(cls, layers: nn.Module, heads: int, kinds: Container[type]) -> str:
+        """What in the layers may not hand on what is prepared, or an empty string.
+
+        Args:
+            layers: the layers.
+            heads: of each.
+            kinds: of its self-attention.
+        """
+        each: Any
+        for name, each in layers.named_children():
+            module = each
+            for part in (None, *cls.path):
+                if part is not None:
+                    name, module = f"{name}.{part}", module._modules[part]
+                if changed(module):
+                    return f"{name} {CHANGED}"
+                if not is_own(type(module).__module__):
+                    break
+            if type(module) not in kinds:
+                return f"{name} is a {type(module).__name__}, which is not transformers'"
+            dropout = module._modules.get("dropout")
+            if dropout is not None and (changed(dropout) or type(dropout) not in DROPOUTS):
+                return f"{name}.dropout {CHANGED}"
+            if getattr(module, "num_attention_heads", heads) != heads:
+                return f"{name} has {module.num_attention_heads} heads"
+        return ""
+
+    def layout(
+        self, module: nn.Module, x: Tensor, hidden: Tensor | None, wants_states: bool
+    ) -> Layout | None:
+        """Where the tokens are, or None where vectors at padding must be those of transformers.
+
+        Args:
+            module: what processes the tokens.
+            x: B×T or B×T×C.
+            hidden: B×T, True at padding; or None.
+            wants_states: whether hidden states are returned.
+        """
+        batch, length = x.shape[:2]
+        # Without values, nothing is known of padding.
+        padding = None if hidden is None or hidden.is_meta else Padding.read(hidden)
+        if padding is None:
+            return Layout(batch, length)
+        if self.keeps_padding or wants_states:
+            return None
+        if padding.leading or padding.scattered or not by_token(module):
+            return Layout(batch, length, padding.mask)
+        return Layout.of(padding, batch, length)
 
 
-def _refuse(encoder: Any, *_: Any) -> None:
-    """Raise a UsageError; a hook called before the state dict of converted layers is built."""
-    raise UsageError(
-        f"layers in {encoder.precision} are for inference and cannot be saved: save the model "
-        "that was given to optimize."
-    )
+def hidden_keys(mask: Any) -> Tensor | None:
+    """Which keys a mask of transformers hides, B×T; None if that is not the same for all queries.
+
+    Args:
+        mask: B×1×T×T or B×1×1×T, True at what is seen, or added to the scores.
+    """
+    if not isinstance(mask, Tensor) or mask.dim() != 4 or mask.size(1) != 1:
+        return None
+    first = mask[:, :, :1]
+    if mask.is_meta or not torch.equal(first.expand_as(mask), mask):
+        return None
+    row = first[:, 0, 0]
+    if row.dtype == torch.bool:
+        return ~row
+    if not row.is_floating_point():
+        return None
+    hidden = row <= torch.finfo(row.dtype).min
+    return hidden if bool((hidden | (row == 0)).all()) else None
 
 
-def _owner(module: nn.Module, path: str) -> tuple[nn.Module, str]:
-    """The module that has the part at this path, and the part's name."""
-    owner, _, name = path.rpartition(".")
-    return module.get_submodule(owner), name
+def packed(layout: Layout, x: Tensor) -> Tensor:
+    """The tokens as one text: B×T×C -> 1×N×C, or x itself where padding stays."""
+    return x if layout.batch_cells is None else layout.pack(x)[None]
 
 
-def _activation(act: Any) -> Any:
-    """The function of `hidden_act`, a name of transformers or a function."""
-    if act == "gelu":
-        # `TransformerLayer` knows this one by its function.
-        return F.gelu
-    return ACT2FN[act] if isinstance(act, str) else act
+def unpacked(layout: Layout, out: Any) -> Any:
+    """What a module has returned for one text, 1×N×C each, as B×T×C with zeros at padding."""
+    return out if layout.batch_cells is None else mapped(out, lambda x: layout.unpack(x[0]))
+
+
+def mapped(out: Any, function: Callable[[Tensor], Tensor]) -> Any:
+    """What a module of transformers returns, or gets, with each tensor replaced."""
+    if isinstance(out, Tensor):
+        return function(out)
+    if isinstance(out, tuple):
+        return tuple(mapped(each, function) for each in out)
+    if isinstance(out, ModelOutput):
+        for name, value in list(out.items()):
+            out[name] = mapped(value, function)
+    return out
