@@ -37,13 +37,12 @@ OPTIONS = {
     "modernbert_global": ("ModernBert", {**MODERN_SIZES, "global_attn_every_n_layers": 1}),
     "no_terms": ("DebertaV2", {**SIZES, **RELEASED, "pos_att_type": []}),
 }
-#: transformers 4 computes ModernBERT by itself, and takes fewer arguments.
+NAMES = ("bert", "v3", "modernbert")
+#: transformers 4 takes fewer arguments.
 IS_OLD = transformers.__version__ < "5"
-SERVED = [name for name in OPTIONS if not (IS_OLD and name.startswith("modern"))]
-NAMES = [name for name in ("bert", "v3", "modernbert") if name in SERVED]
 with_transformers_5 = pytest.mark.skipif(IS_OLD, reason="transformers 4 is installed")
 LENGTHS = (20, 1, 7, 20, 13)
-every_model = pytest.mark.parametrize("name", SERVED)
+every_model = pytest.mark.parametrize("name", OPTIONS)
 #: transformers 5 calls torch.compiler.is_exporting where it is compiled or exported.
 compiles_transformers = pytest.mark.skipif(
     not hasattr(torch.compiler, "is_exporting"),

@@ -65,8 +65,8 @@ class LowRank(nn.Module):
     def __init__(self, base):
         super().__init__()
         self.base_layer = base.requires_grad_(False)
-        self.down = nn.Parameter(torch.full((base.in_features, 2), 0.1))
-        self.up = nn.Parameter(torch.full((2, base.out_features), 0.1))
+        self.down = nn.Parameter(base.weight.new_full((base.in_features, 2), 0.1))
+        self.up = nn.Parameter(base.weight.new_full((2, base.out_features), 0.1))
 
     def forward(self, x):
         return self.base_layer(x) + x @ self.down @ self.up
@@ -122,7 +122,8 @@ CHANGES = {
 @pytest.mark.parametrize("later", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("change", CHANGES)
 def test_changes_are_computed(name, change, later):
-    model = build(name)
+    # Exact, so that the vectors of pre-LN layers are not too large.
+    model = build(name).double()
     unchanged = optimize(copy.deepcopy(model))
     fast = optimize(copy.deepcopy(model)) if later else None
     for each in (model, fast)[: 1 + later]:
@@ -212,3 +213,28 @@ def test_answers_are_known_by_the_class():
     fast, inputs = optimize(model), batch(reader.bert)
     expected = reader(**inputs).start_logits
     torch.testing.assert_close(fast["reader"](**inputs).start_logits, expected)
+
+
+@every_name
+@pytest.mark.parametrize("path", ["owner", "layer", "self-attention"])
+def test_hooks_get_what_transformers_gives_them(name, path):
+    """A vector for each token of the batch."""
+    model, shapes = build(name), []
+    for each in (model, optimize(model)):
+        owner = each if name == "modernbert" else each.encoder
+        layer = layers_of(each)[1]
+        module = {"owner": owner, "layer": layer, "self-attention": attention_of(layer)}[path]
+        watch = lambda _, given, out: shapes.append([out if torch.is_tensor(out) else out[0]])  # noqa: E731
+        module.register_forward_hook(watch)
+        each(**batch(model))
+    assert shapes[0][0].shape == shapes[1][0].shape
+
+
+@every_name
+def test_averages_of_layers_read_padding(name):
+    """As GLiNER averages hidden states."""
+    model = nn.ModuleDict({"encoder": build(name), "layers_fuser": nn.Identity()})
+    more = {**batch(model["encoder"]), "output_hidden_states": True}
+    theirs, ours = (each["encoder"](**more).hidden_states for each in (model, optimize(model)))
+    for here, there in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(here, there)

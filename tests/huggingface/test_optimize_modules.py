@@ -12,9 +12,14 @@ from tests.huggingface.encoders import (  # noqa: E402
     build,
     first_layer,
     same_at_tokens,
-    with_transformers_5,
 )
-from tupe_fairseq.huggingface import optimize, optimized_attention  # noqa: E402
+from tupe_fairseq.huggingface import (  # noqa: E402
+    optimize,
+    optimized,
+    optimized_bert,
+    optimized_deberta,
+    optimized_modernbert,
+)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -38,9 +43,10 @@ def test_the_trainer_uses_the_attention(name, tmp_path, monkeypatch):
     """In each step of training and of evaluation."""
     pytest.importorskip("accelerate", reason="accelerate is not installed, which Trainer needs")
     fast, calls = optimize(build(name, "ForSequenceClassification", num_hidden_layers=1)), []
-    attend = optimized_attention.attend
+    attend = optimized.attend
     watched = lambda *given: calls.append(1) or attend(*given)  # noqa: E731
-    monkeypatch.setattr(optimized_attention, "attend", watched)
+    for each in (optimized_bert, optimized_deberta, optimized_modernbert):
+        monkeypatch.setattr(each, "attend", watched)
     rows = [{"input_ids": torch.tensor([5, 6, 7]), "labels": torch.tensor(1)}] * 4
     settings = transformers.TrainingArguments(
         str(tmp_path), max_steps=2, save_strategy="no", report_to=[], use_cpu=True
@@ -83,7 +89,7 @@ class Adapter(nn.Module):
     [
         ("bert", "encoder.layer.0.attention.self", "query"),
         ("v3", "encoder.layer.0.attention.self", "query_proj"),
-        pytest.param("modernbert", "layers.1.attn", "Wqkv", marks=with_transformers_5),
+        ("modernbert", "layers.1.attn", "Wqkv"),
     ],
 )
 def test_modules_that_replace_others_later_are_used(name, owner, part):

@@ -5,14 +5,13 @@ import copy
 import pytest
 import torch
 
-from tests.huggingface.encoders import SERVED, batch, build, with_transformers_5
+from tests.huggingface.encoders import batch, build, with_transformers_5
 from tupe_fairseq.base.errors import UsageError
 from tupe_fairseq.huggingface import optimize
 
 #: Seeds of the parameters: the error of one draw is up to a fifth larger than the mean.
 DRAWS = range(4)
-NAMES = ("bert", "roberta", "v3", "modernbert", "modernbert_biases")
-MODELS = [name for name in NAMES if name in SERVED]
+MODELS = ("bert", "roberta", "v3", "modernbert", "modernbert_biases")
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -9,20 +9,24 @@ from torch import nn
 
 from ..base.errors import ConfigurationError, UsageError
 from ..kernels.linear import FasterLinear, faster_products
-from .optimized import Hooks
-from .optimized_kinds import DebertaHooks, ModernBertHooks
+from .optimized import CLASSES, Hooks
+from .optimized_bert import BertHooks
+from .optimized_deberta import DebertaHooks
+from .optimized_modernbert import ModernBertHooks
 from .precision import PRECISIONS, convert
 
 T = TypeVar("T")
 #: The hooks of each class of transformers.
 KINDS: dict[type, type[Hooks]] = {
-    transformers.BertModel: Hooks,
-    transformers.RobertaModel: Hooks,
-    transformers.XLMRobertaModel: Hooks,
-    transformers.CamembertModel: Hooks,
+    transformers.BertModel: BertHooks,
+    transformers.RobertaModel: BertHooks,
+    transformers.XLMRobertaModel: BertHooks,
+    transformers.CamembertModel: BertHooks,
     transformers.DebertaV2Model: DebertaHooks,
     transformers.ModernBertModel: ModernBertHooks,
 }
+#: The same of the classes that encoders themselves are then.
+HOOKED = {CLASSES[each]: kind for each, kind in KINDS.items() if each in CLASSES}
 #: The end of the names of heads that read vectors at padding.
 ANSWERS = "ForQuestionAnswering"
 
@@ -84,8 +88,22 @@ def optimize(model: T, precision: str = "fp32", inplace: bool = False) -> T:
 
 def _install(model: nn.Module, precision: str) -> None:
     """Let the encoders in a model compute by this package; it may be an encoder itself."""
-    encoders, reasons = _encoders(model)
-    if reasons or not encoders:
+    found = 0
+    reasons = {}
+    for name, module in list(model.named_modules()):
+        # Exactly such a class, because a subclass may compute something else.
+        kind = KINDS.get(type(module)) or HOOKED.get(type(module))
+        if kind is not None:
+            hooks = _hooks_of(module, kind)
+            if isinstance(hooks, str):
+                reasons[name or type(module).__name__] = hooks
+                continue
+            found += 1
+            parents = (each for each in model.modules() if module in each.children())
+            hooks.keeps_padding |= any(map(_reads_padding, parents))
+            convert(module, hooks, precision)
+            _faster_products(module.get_submodule(hooks.owner))
+    if reasons or not found:
         stay = ", ".join(f"{name} ({reason})" for name, reason in reasons.items())
         known = ", ".join(each.__name__ for each in KINDS)
         warnings.warn(
@@ -94,46 +112,43 @@ def _install(model: nn.Module, precision: str) -> None:
             else f"nothing to optimize in {type(model).__name__}: it has none of {known}.",
             stacklevel=3,
         )
-    for parent in model.modules():
-        # Its softmax over the positions of a text includes padding.
-        answers = any(each.__name__.endswith(ANSWERS) for each in type(parent).__mro__)
-        for child in parent.children():
-            if answers and child in encoders:
-                encoders[child].keeps_padding = True
-    for encoder, hooks in encoders.items():
-        convert(encoder, hooks, precision)
-        _faster_products(encoder.get_submodule(hooks.layers))
 
 
-def _encoders(model: nn.Module) -> tuple[dict[nn.Module, Hooks], dict[str, str]]:
-    """The hooks of each encoder, and the reasons why others stay as they are, by name."""
-    encoders: dict[nn.Module, Hooks] = {}
-    reasons: dict[str, str] = {}
-    for name, module in model.named_modules():
-        # Exactly such a class, because a subclass may compute something else.
-        kind = KINDS.get(type(module))
-        if kind is None:
-            continue
-        if hooks := kind.of(module):
-            encoders[module] = hooks
-            continue
-        parent = model.get_submodule(name.rpartition(".")[0])
-        reason = kind.why_not(module) or _read_padding(parent)
-        if not reason:
-            try:
-                encoders[module] = kind(module)
-                encoders[module].install(module)
-            except ConfigurationError as error:
-                reason = str(error).rstrip(".")
-        if reason:
-            reasons[name or type(module).__name__] = reason
-    return encoders, reasons
+def _hooks_of(model: Any, kind: type[Hooks]) -> Hooks | str:
+    """The hooks of an encoder, which it gets if it has none; or the reason why it stays."""
+    owner = model.get_submodule(kind.owner)
+    owners = (getattr(hook, "__self__", None) for hook in owner._forward_pre_hooks.values())
+    for each in owners:
+        if isinstance(each, Hooks):
+            return each
+    reason = kind.unsupported(model) or _other_attention(owner, kind)
+    if reason:
+        return reason
+    try:
+        hooks = kind(model.config)
+    except ConfigurationError as error:
+        return str(error).rstrip(".")
+    owner.register_forward_pre_hook(hooks.before, with_kwargs=True)
+    owner.register_forward_hook(hooks.after, with_kwargs=True)
+    for module in owner.modules():
+        module.__class__ = CLASSES.get(type(module), type(module))
+    return hooks
 
 
-def _read_padding(parent: nn.Module) -> str:
-    """Why an encoder is kept whose parent reads features at padding, or an empty string."""
-    # GLiNER with fuse_layers averages all layers over padding, too.
-    return "layers_fuser reads vectors at padding" if hasattr(parent, "layers_fuser") else ""
+def _other_attention(owner: Any, kind: type[Hooks]) -> str:
+    """Which layer has a self-attention whose class cannot be exchanged, or an empty string."""
+    for index, layer in enumerate(getattr(owner, "layers", None) or owner.layer):
+        attention = kind.attention_of(layer)
+        if type(attention) not in CLASSES or "forward" in attention.__dict__:
+            return f"the self-attention of layer {index} is not that of transformers"
+    return ""
+
+
+def _reads_padding(parent: nn.Module) -> bool:
+    """Whether a module reads vectors of its encoder at padding."""
+    # Its softmax over the positions of a text includes padding; GLiNER averages all layers.
+    answers = any(each.__name__.endswith(ANSWERS) for each in type(parent).__mro__)
+    return answers or hasattr(parent, "layers_fuser")
 
 
 def _faster_products(layers: nn.Module) -> None:
