@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from ..kernels.linear import project
+from ..kernels.linear import project, project_jointly
 from ..position import LayerTerms
 from .backend import Prepared
 from .layer_cache import LayerCache
@@ -71,9 +71,13 @@ class TupeMultiheadAttention(Projections):
 
     def _project(self, x: Tensor, layout: Layout) -> tuple[Tensor, Tensor, Tensor]:
         """Scaled queries, keys and values, B×H×T×D each."""
+        modules = (self.q_proj, self.k_proj, self.v_proj)
+        q, k, v = (
+            [project(x, each) for each in modules] if x.is_cpu else project_jointly(x, modules)
+        )
         heads = self.num_heads
         return (
-            layout.per_head(project(x, self.q_proj) * self.scaling, heads),
-            layout.per_head(project(x, self.k_proj), heads),
-            layout.per_head(project(x, self.v_proj), heads),
+            layout.per_head(q * self.scaling, heads),
+            layout.per_head(k, heads),
+            layout.per_head(v, heads),
         )
