@@ -8,7 +8,7 @@ weight as it is stored. All round in fp32; they differ in the order of summation
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import torch
 import torch.nn.functional as F
@@ -69,7 +69,7 @@ def project_jointly(x: Tensor, modules: Sequence[nn.Module]) -> Sequence[Tensor]
     return out.split([each.out_features for each in layers], -1)
 
 
-def _is_plain(module: nn.Module) -> bool:
+def _is_plain(module: nn.Module) -> TypeGuard[nn.Linear]:
     """Whether it is nn.Linear, and nothing sees or changes its inputs and outputs."""
     return (
         type(module) is nn.Linear

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from ..base.errors import ConfigurationError
 from ..base.options import Mark
+from ..kernels.rotation import rotate
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
 from .rope_scaling import ROPE_SCALINGS, build_scaling, factor_and_length
 from .tables import ConstantTable
@@ -63,8 +64,7 @@ class Rotation(nn.Module):
 
     def __init__(self, frequencies: Tensor, length: int, magnitude: float, halves: bool):
         super().__init__()
-        self.rotate = rotate_halves if halves else rotate_pairs
-        self.width = 2 * frequencies.size(-1)
+        self.halves = halves
         positions = torch.arange(length, dtype=torch.float64, device=frequencies.device)
         # N×(R/2), or N×B×(R/2)
         angles = torch.tensordot(positions, frequencies, 0)
@@ -74,36 +74,13 @@ class Rotation(nn.Module):
     def forward(self, positions: slice, *vectors: Tensor) -> list[Tensor]:
         """Rotate tensors of B×H×T×D at T positions."""
         dtype = vectors[0].dtype
-        width = self.width
         cos = self.cos(dtype, positions)
         sin = self.sin(dtype, positions)
         if cos.dim() == 3:
             # T×B×(R/2) -> B×1×T×(R/2)
             cos = cos.transpose(0, 1)[:, None]
             sin = sin.transpose(0, 1)[:, None]
-        if width == vectors[0].size(-1):
-            return [self.rotate(x, cos, sin) for x in vectors]
-        turned = ((self.rotate(x[..., :width], cos, sin), x[..., width:]) for x in vectors)
-        return [torch.cat(parts, -1) for parts in turned]
-
-
-def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotate neighbouring pairs of B×H×T×R by tables T×(R/2) or B×1×T×(R/2)."""
-    # B×H×T×R -> two of B×H×T×(R/2), widened by the tables
-    even = x[..., 0::2]
-    odd = x[..., 1::2]
-    return torch.stack(_rotated(even, odd, cos, sin), -1).flatten(-2).type_as(x)
-
-
-def rotate_halves(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """As `rotate_pairs`, for pairs of the dimensions i and i + R/2."""
-    first, second = x.chunk(2, -1)
-    return torch.cat(_rotated(first, second, cos, sin), -1).type_as(x)
-
-
-def _rotated(x: Tensor, y: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-    """The points (x, y), rotated. Few passes over memory, which take most of the time."""
-    return torch.addcmul(x * cos, y, sin, value=-1), torch.addcmul(x * sin, y, cos)
+        return [rotate(x, cos, sin, self.halves) for x in vectors]
 
 
 def check_rotation(name: str, shape: Shape, theta: float, flag: str = "--rope-theta") -> None:
