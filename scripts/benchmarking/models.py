@@ -50,6 +50,7 @@ def build(work: Any, contender: Contender, vocabulary: int) -> nn.Module:
     if contender != STOCK:
         name, options = VARIANTS.get(contender.name, (contender.name, {}))
         arguments.position_encoding, arguments.attention_backend = name, contender.backend
+        arguments.compile_layers = work.compiled
         vars(arguments).update(options)
     model = (RobertaModel if contender == STOCK else TupeRobertaModel).build_model(arguments, task)
     return with_head(model, task) if work.mode == "predict" else model
@@ -86,6 +87,7 @@ class WithoutFairseq(nn.Module):
                 attention_dropout=work.dropout,
                 layernorm_embedding=True,
                 attention_backend=contender.backend,
+                compile_layers=work.compiled,
             ),
         )
 
