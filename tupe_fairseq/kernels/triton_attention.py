@@ -199,6 +199,8 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
     *tensors, longest, scale, dropout, padded = inputs
     ctx.save_for_backward(*output, *tensors)
     ctx.numbers = longest, scale, dropout, padded
+    # The logsumexp is for the backward pass alone: no zeros are made for its gradient.
+    ctx.set_materialize_grads(False)
 
 
 def _differentiate(ctx: Any, d_out: Tensor, _: Any) -> tuple[Tensor | None, ...]:
