@@ -47,6 +47,8 @@ class Inputs:
         keys: dimensions that are appended to the keys, 1×H×S×E.
         blocks: how the cells are divided.
         sequences: first row and number of cells of each sequence, B each.
+        scales: whether `attend` gets queries that are not scaled, and multiplies products with
+            keys by the scale of `Prepared`.
     """
 
     bias: Tensor | None = None
@@ -55,6 +57,7 @@ class Inputs:
     keys: Tensor | None = None
     blocks: Blocks | None = None
     sequences: tuple[Tensor, Tensor] | None = None
+    scales: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ class Prepared:
         inputs: what the backend has prepared.
         encoding: as these layers see it; None in cross-attention.
         start: position of the first query.
+        scale: factor of products of queries and keys, where the queries do not contain it.
     """
 
     backend: "Backend"
@@ -74,6 +78,7 @@ class Prepared:
     inputs: Inputs
     encoding: PositionEncoding | None = None
     start: int = 0
+    scale: float = 1.0
 
 
 class Backend:
@@ -122,7 +127,7 @@ class Backend:
         RELATIVE_VALUES also adds `relative.for_values` to the values.
 
         Args:
-            q: queries scaled by 1/√D, B×H×T×E.
+            q: queries scaled by 1/√D, B×H×T×E; if `Inputs.scales`, not scaled.
             k: keys, B×H×S×E.
             v: values, B×H×S×D.
             prepared: by this backend.

@@ -39,7 +39,8 @@ class Triton(Sdpa):
             return inputs
         length = inputs.bias.size(-1)
         aligned = F.pad(inputs.bias, (0, -length % ALIGNED))[..., :length]
-        return replace(inputs, bias=aligned, sequences=_sequences(layout, aligned.device))
+        sequences = _sequences(layout, aligned.device)
+        return replace(inputs, bias=aligned, sequences=sequences, scales=True)
 
     def attend(
         self,
@@ -52,7 +53,7 @@ class Triton(Sdpa):
     ) -> Tensor:
         inputs, layout, width = prepared.inputs, prepared.layout, q.size(-1)
         if inputs.bias is None or inputs.sequences is None or width > triton_attention.WIDEST:
-            return super().attend(q, k, v, prepared, p, relative)
+            return super().attend(q * prepared.scale, k, v, prepared, p, relative)
         # The kernels require values as wide as keys. B×H×T×E -> B·T×H×E
         wide_v = F.pad(v, (0, width - v.size(-1)))
         of_q, of_k, of_v = (x.transpose(1, 2).flatten(0, 1) for x in (q, k, wide_v))
@@ -68,6 +69,7 @@ class Triton(Sdpa):
             longest=q.size(2),
             bias=inputs.bias[0],
             hidden=hidden,
+            scale=prepared.scale,
             dropout=p,
             padded=inputs.padding is not None,
         )
