@@ -53,7 +53,8 @@ class Triton(Sdpa):
     ) -> Tensor:
         inputs, layout, width = prepared.inputs, prepared.layout, q.size(-1)
         if inputs.bias is None or inputs.sequences is None or width > triton_attention.WIDEST:
-            return super().attend(q * prepared.scale, k, v, prepared, p, relative)
+            scaled = q if prepared.scale == 1 else q * prepared.scale
+            return super().attend(scaled, k, v, prepared, p, relative)
         # The kernels require values as wide as keys. B×H×T×E -> B·T×H×E
         wide_v = F.pad(v, (0, width - v.size(-1)))
         of_q, of_k, of_v = (x.transpose(1, 2).flatten(0, 1) for x in (q, k, wide_v))
