@@ -5,8 +5,9 @@
 
 The step of BERT-Base in benchmark_training.py runs on tensors of torch's device "meta", which have
 shapes and no values. An operator that launches kernels counts as one, attention too. Its bytes
-are those of its arguments and results. --lines lists the operators by line of code, or in the
-backward pass by the node of autograd.
+are those of its arguments and results. `calls` are all operators that the host calls, also those
+without a kernel, such as views. --lines lists operators by line of code, or in the backward pass
+by the node of autograd.
 """
 
 import argparse
@@ -99,11 +100,13 @@ class Count(TorchDispatchMode):
     def __init__(self):
         super().__init__()
         self.phase = "forward"
+        self.calls = 0
         self.kernels = collections.Counter()
         self.bytes = collections.Counter()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
+        self.calls += 1
         name = func._schema.name.split("::")[1]
         made = [each for each in tree_leaves(out) if isinstance(each, Tensor)]
         if made and not (func.is_view or name in FREE or name.startswith(ALLOCATES)):
@@ -149,13 +152,13 @@ def counted(work: Workload, contender: Contender) -> Count:
 def report(work: Workload, contenders: Iterable[Contender], lines: int) -> Iterator[str]:
     """A row for each, and its lines."""
     yield f"{work}\n"
-    yield f"{'encoding':14} {'backend':8} kernels  forward  backward     GB"
+    yield f"{'encoding':14} {'backend':8} kernels  forward  backward  calls     GB"
     for each in contenders:
         count = counted(work, each)
         phases = count.total("forward"), count.total("backward")
         gigabytes = sum(count.bytes.values()) / 1e9
         row = f"{each.name:14} {each.backend:8} {sum(phases):7} {phases[0]:8} {phases[1]:9}"
-        yield f"{row} {gigabytes:6.1f}"
+        yield f"{row} {count.calls:6} {gigabytes:6.1f}"
         for key, number in count.kernels.most_common(lines):
             phase, name, line = key
             yield f"  {number:4} {count.bytes[key] / 1e9:6.2f} GB  {phase:8} {name:40} {line}"

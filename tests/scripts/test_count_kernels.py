@@ -22,7 +22,8 @@ def counted(script, capsys):
 
 def kernels(lines):
     """Of each row: the sum, forward, backward."""
-    rows = (re.fullmatch(r"(\w+) +(\w+) +(\d+) +(\d+) +(\d+) +[\d.]+", line) for line in lines)
+    numbers = r" +(\d+) +(\d+) +(\d+) +\d+ +[\d.]+"
+    rows = (re.fullmatch(rf"(\w+) +(\w+){numbers}", line) for line in lines)
     return {row[1]: tuple(map(int, row.group(3, 4, 5))) for row in rows if row}
 
 
