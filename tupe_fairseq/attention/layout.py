@@ -77,6 +77,8 @@ class Layout:
             token of the same sequence.
         other_queries: whether queries are at other positions than the keys: a new token in
             incremental decoding, or the target of a translation.
+        alone: whether a sequence is attended to as if it were alone, so that rounding does not
+            depend on the others.
     """
 
     batch: int
@@ -87,20 +89,23 @@ class Layout:
     attention_cells: Tensor | None = None
     token_of_cell: Tensor | None = None
     other_queries: bool = False
+    alone: bool = False
 
     @classmethod
-    def of(cls, padding: Padding | None, batch: int, length: int) -> "Layout":
+    def of(cls, padding: Padding | None, batch: int, length: int, alone: bool = False) -> "Layout":
         """Take padding out where that is worthwhile; nothing here waits for a GPU.
 
         Args:
             padding: where it is, at the end of each sequence; or None.
             batch: B.
             length: T.
+            alone: see the attribute; all padding is taken out then.
         """
         if padding is None:
-            return cls(batch, length)
+            return cls(batch, length, alone=alone)
         count = sum(padding.lengths or ())
-        if not padding.lengths or not 0 < count <= (1 - WORTHWHILE) * batch * length:
+        most = 1 if alone else 1 - WORTHWHILE
+        if not padding.lengths or not 0 < count <= most * batch * length:
             return cls(batch, length, padding.mask)
         device = padding.mask.device
         lengths, order = (~padding.mask).sum(1).sort(descending=True, stable=True)
@@ -125,6 +130,7 @@ class Layout:
             batch_cells,
             attention_cells,
             token_of_cell,
+            alone=alone,
         )
 
     def pack(self, x: Tensor) -> Tensor:

@@ -59,7 +59,8 @@ def _by_operators(x: Tensor, cos: Tensor, sin: Tensor, halves: bool, back: bool)
     if halves:
         first, second = turned.chunk(2, -1)
     else:
-        first, second = turned[..., 0::2], turned[..., 1::2]
+        first = turned[..., 0::2]
+        second = turned[..., 1::2]
     first, second = (_back if back else _forth)(first, second, cos, sin)
     if halves:
         turned = torch.cat((first, second), -1).type_as(x)

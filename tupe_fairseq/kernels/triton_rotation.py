@@ -19,7 +19,8 @@ def rotation(
     row = tl.program_id(0).to(tl.int64) * TOKENS + tl.arange(0, TOKENS)
     head = tl.program_id(1)
     inside = (row < tokens)[:, None]
-    batch, token = row // length, row % length
+    batch = row // length
+    token = row % length
     pair = tl.arange(0, P)[None, :]
     of_table = (batch * table_batch + token * table_token)[:, None] + pair
     is_pair = inside & (pair < PAIRS)
@@ -51,7 +52,8 @@ def rotation(
 def launch(x: Tensor, cos: Tensor, sin: Tensor, out: Tensor, halves: bool, back: bool) -> None:
     """Rotate x, B×H×T×D, into `out`, which is B×T×H×D in memory; see `rotation.rotate`."""
     x = x if x.stride(-1) == 1 else x.contiguous()
-    cos, sin = cos.contiguous(), sin.contiguous()
+    cos = cos.contiguous()
+    sin = sin.contiguous()
     # Tables for all sequences, T×(R/2), have no stride of the batch.
     table_batch = cos.stride(0) if cos.dim() == 4 else 0
     batch, heads, length, width = x.shape
