@@ -59,8 +59,16 @@ def launch(x: Tensor, cos: Tensor, sin: Tensor, out: Tensor, halves: bool, back:
     batch, heads, length, width = x.shape
     pairs = cos.size(-1)
     rotation[triton.cdiv(batch * length, TOKENS), heads](
-        *(x, cos, sin, out, *x.stride()[:3], table_batch, cos.stride(-2)),
-        *(heads, length, batch * length),
+        x,
+        cos,
+        sin,
+        out,
+        *x.stride()[:3],
+        table_batch,
+        cos.stride(-2),
+        heads,
+        length,
+        batch * length,
         WIDTH=width,
         PAIRS=pairs,
         P=triton.next_power_of_2(pairs),
