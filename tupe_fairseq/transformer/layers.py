@@ -100,11 +100,10 @@ class Layers(nn.ModuleList):
         config = self.config
         causal = causal and config.causal
         backend = backend or config.attention_backend
-        if self.compiled is None and self.training and x.device.type in FASTER_ON:
-            self._compile_if_possible(x.device.type)
+        compiled = self._are_compiled(x.device.type)
         return self.shared(
             lambda plan: plan.prepare(
-                encoding.at(plan.first), x, layout, backend, causal, bool(self.compiled)
+                encoding.at(plan.first), x, layout, backend, causal, compiled
             )
         )
 
@@ -135,13 +134,15 @@ class Layers(nn.ModuleList):
         """The encoding's terms in each layer."""
         return [attention.layer_terms for attention in self.attentions()]
 
-    def _compile_if_possible(self, device: str) -> None:
-        if torch.compiler.is_compiling():
-            # The user compiles the whole model.
-            return
-        self.compiled = decide(self, device, self._untraceable())
-        if self.compiled:
-            self._compile()
+    def _are_compiled(self, device: str) -> bool:
+        """Whether the layers are compiled, which the first pass in training may decide."""
+        is_open = self.compiled is None and self.training and device in FASTER_ON
+        # Otherwise the user compiles the whole model.
+        if is_open and not torch.compiler.is_compiling():
+            self.compiled = decide(self, device, self._untraceable())
+            if self.compiled:
+                self._compile()
+        return bool(self.compiled)
 
     def _untraceable(self) -> str | None:
         """Why torch.compile cannot trace the backend that the user has chosen, or None."""
