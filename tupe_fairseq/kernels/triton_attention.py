@@ -197,6 +197,7 @@ def _per_row(q: Tensor) -> Tensor:
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     *tensors, longest, scale, dropout, padded = inputs
+    ctx.set_materialize_grads(False)
     ctx.save_for_backward(*output, *tensors)
     ctx.numbers = longest, scale, dropout, padded
 
