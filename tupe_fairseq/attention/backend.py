@@ -47,6 +47,7 @@ class Inputs:
         keys: dimensions that are appended to the keys, 1×H×S×E.
         blocks: how the cells are divided.
         sequences: first row and number of cells of each sequence, B each.
+        cumulative: packed tokens of the first 0, ..., B sequences, B + 1 in int32.
     """
 
     bias: Tensor | None = None
@@ -55,6 +56,7 @@ class Inputs:
     keys: Tensor | None = None
     blocks: Blocks | None = None
     sequences: tuple[Tensor, Tensor] | None = None
+    cumulative: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,19 @@ class Backend:
         """Why it cannot run on this type of device, or None."""
         return None
 
+    def takes_packed(self, has_bias: bool, width: int, dtype: torch.dtype, device: str) -> bool:
+        """Whether `attend` takes packed tokens: q, k and v of 1×H×N×E in place of B×H×T×E.
+
+        `prepare` then gets the layout `Layout.packed`, without a mask of padding.
+
+        Args:
+            has_bias: whether positions add anything to the scores.
+            width: of queries, keys and values.
+            dtype: of queries.
+            device: its type.
+        """
+        return False
+
     def prepare(
         self, bias: AttentionBias | None, layout: Layout, heads: int, dtype: torch.dtype
     ) -> Inputs:
@@ -122,7 +137,7 @@ class Backend:
         RELATIVE_VALUES also adds `relative.for_values` to the values.
 
         Args:
-            q: queries scaled by 1/√D, B×H×T×E.
+            q: queries scaled by 1/√D, B×H×T×E, or 1×H×N×E of packed tokens.
             k: keys, B×H×S×E.
             v: values, B×H×S×D.
             prepared: by this backend.
@@ -130,6 +145,6 @@ class Backend:
             relative: the layer's vectors by distance, or None.
 
         Returns:
-            B×H×T×D.
+            B×H×T×D, or 1×H×N×D.
         """
         raise NotImplementedError

@@ -99,6 +99,7 @@ class LayerPlan:
         compiled = compiled or torch.compiler.is_compiling()
         chosen = self.choose(backend, encoding, layout.length, x.device.type, causal, compiled)
         bias = self.bias(encoding, layout.length, x.device, causal)
+        encoding, layout = _packed(chosen, encoding, x, layout, bias is not None)
         with without_autocast(x.device.type):
             dtype = dtype_of_queries(x)
             inputs = chosen.prepare(bias, layout, encoding.shape.num_heads, dtype)
@@ -190,6 +191,17 @@ class LayerPlan:
                 by_distance = zeros.expand(encoding.shape.num_heads, -1)
                 bias = AttentionBias(length, by_distance=by_distance)
             return bias.hiding(visible)
+
+
+def _packed(
+    backend: Backend, encoding: PositionEncoding, x: Tensor, layout: Layout, has_bias: bool
+) -> tuple[PositionEncoding, Layout]:
+    """Those of packed tokens, where both backend and encoding take them."""
+    if layout.positions is None:
+        return encoding, layout
+    given = has_bias, encoding.shape.head_dim, dtype_of_queries(x), x.device.type
+    at_tokens = encoding.for_tokens(layout.positions) if backend.takes_packed(*given) else None
+    return (encoding, layout) if at_tokens is None else (at_tokens, layout.packed())
 
 
 def choose_backend(name: str, features: Collection[Feature], device: str = "cpu") -> Backend:
