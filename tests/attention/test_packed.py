@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 import torch
+from torch._dynamo.testing import CompileCounterWithBackend
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.attention.cases import (
@@ -110,17 +111,14 @@ def test_compiled_once_for_all_batches(calls):
     x = normal(*MASK.shape, EMBED_DIM, seed=0)
     masks = [torch.roll(MASK, 1, 0)[:n] for n in (5, 4, 3, 2)]
     expected = [encoder(x[: len(mask)], mask) for mask in masks]
-    graphs = []
-
-    def counted(graph, inputs):
-        graphs.append(graph)
-        return graph.forward
-
+    graphs = CompileCounterWithBackend("aot_eager")
     torch._dynamo.reset()
-    encoder.layers[0].compile(backend=counted, fullgraph=True)
+    encoder.layers[0].compile(backend=graphs, fullgraph=True)
     for mask, each in zip(masks, expected, strict=True):
-        assert_close(encoder(x[: len(mask)], mask), each)
-    assert len(graphs) == 2
+        out = encoder(x[: len(mask)], mask)
+        out.sum().backward()
+        assert_close(out, each)
+    assert graphs.frame_count == 2
 
 
 class Operators(TorchDispatchMode):

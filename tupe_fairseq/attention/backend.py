@@ -46,6 +46,7 @@ class Inputs:
         queries: dimensions that are appended to the queries, 1×H×T×E.
         keys: dimensions that are appended to the keys, 1×H×S×E.
         blocks: how the cells are divided.
+        by_keys: the bias with keys before queries, H×T×T, for gradients.
         sequences: first row and number of cells of each sequence, B each.
         cumulative: packed tokens of the first 0, ..., B sequences, B + 1 in int32.
     """
@@ -55,6 +56,7 @@ class Inputs:
     queries: Tensor | None = None
     keys: Tensor | None = None
     blocks: Blocks | None = None
+    by_keys: Tensor | None = None
     sequences: tuple[Tensor, Tensor] | None = None
     cumulative: Tensor | None = None
 

@@ -49,7 +49,9 @@ class Triton(Sdpa):
         dense = inputs.bias.squeeze(0)
         missing = -dense.size(-1) % ALIGNED
         aligned = F.pad(dense, (0, missing))[..., : dense.size(-1)] if missing else dense
-        return replace(inputs, bias=aligned, sequences=_sequences(layout, aligned.device))
+        by_keys = triton_attention.transposed(aligned) if torch.is_grad_enabled() else None
+        sequences = _sequences(layout, aligned.device)
+        return replace(inputs, bias=aligned, by_keys=by_keys, sequences=sequences)
 
     def attend(
         self,
@@ -82,6 +84,7 @@ class Triton(Sdpa):
             hidden=hidden,
             dropout=p,
             padded=inputs.padding is not None,
+            by_keys=inputs.by_keys,
         )
         # B·T×H×E -> B×H×T×D, or N×H×E -> 1×H×N×D
         return out.unflatten(0, (-1, q.size(2))).transpose(1, 2)[..., : v.size(-1)]
