@@ -184,6 +184,16 @@ def test_the_operator_with_a_bias(name, step):
     assert gathered(found) <= 2
 
 
+@pytest.mark.parametrize("backend", ["flash", "triton", "sdpa"])
+def test_any_padding_is_taken_out(backend, step, monkeypatch):
+    """Where attention gets packed tokens; for others a twelfth is too little."""
+    lengths = (LONGEST,) * 4 + (LONGEST - 7,)
+    monkeypatch.setattr(Padding, "read", lambda mask: Padding(mask, lengths))
+    found = step(backend, "t5" if backend == "triton" else "learned")
+    rows = {given[0].size(0) for given, _ in found.named("native_layer_norm")}
+    assert rows == {len(LENGTHS) if backend == "sdpa" else sum(lengths)}
+
+
 @pytest.mark.parametrize(
     ("dtype", "width"), [(torch.float32, WIDTH), (torch.bfloat16, 200)], ids=str
 )

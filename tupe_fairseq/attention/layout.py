@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-#: Below this share of padding, removing it costs more time than it saves.
+#: Below this share of padding, taking it out costs more time than it saves where attention gets
+#: cells.
 WORTHWHILE = 0.1
 
 
@@ -95,18 +96,20 @@ class Layout:
     other_queries: bool = False
 
     @classmethod
-    def of(cls, padding: Padding | None, batch: int, length: int) -> "Layout":
+    def of(cls, padding: Padding | None, batch: int, length: int, packs: bool = False) -> "Layout":
         """Take padding out where that is worthwhile; nothing here waits for a GPU.
 
         Args:
             padding: where it is, at the end of each sequence; or None.
             batch: B.
             length: T.
+            packs: whether attention will get packed tokens; any padding is then taken out.
         """
         if padding is None:
             return cls(batch, length)
         count = sum(padding.lengths or ())
-        if not padding.lengths or not 0 < count <= (1 - WORTHWHILE) * batch * length:
+        least = 0.0 if packs else WORTHWHILE
+        if not padding.lengths or not 0 < count <= (1 - least) * batch * length:
             return cls(batch, length, padding.mask)
         device = padding.mask.device
         lengths, order = (~padding.mask).sum(1).sort(descending=True, stable=True)

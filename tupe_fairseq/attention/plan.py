@@ -105,6 +105,21 @@ class LayerPlan:
             inputs = chosen.prepare(bias, layout, encoding.shape.num_heads, dtype)
         return Prepared(chosen, layout, inputs, encoding)
 
+    def takes_packed(
+        self,
+        encoding: PositionEncoding,
+        x: Tensor,
+        backend: str = "auto",
+        causal: bool = False,
+        compiled: bool = False,
+    ) -> bool:
+        """Whether the backend takes the packed tokens of x, B×T×C; arguments as in `prepare`."""
+        length = x.size(1)
+        chosen = self.choose(backend, encoding, length, x.device.type, causal, compiled)
+        visible = Visible(causal, self.window, encoding.untie_cls)
+        has_bias = encoding.uses("attention_bias") or visible.hides(length)
+        return _takes_packed(chosen, encoding, x, has_bias)
+
     def prepare_step(
         self,
         encoding: PositionEncoding,
@@ -197,11 +212,15 @@ def _packed(
     backend: Backend, encoding: PositionEncoding, x: Tensor, layout: Layout, has_bias: bool
 ) -> tuple[PositionEncoding, Layout]:
     """Those of packed tokens, where both backend and encoding take them."""
-    if layout.positions is None:
+    if layout.positions is None or not _takes_packed(backend, encoding, x, has_bias):
         return encoding, layout
-    given = has_bias, encoding.shape.head_dim, dtype_of_queries(x), x.device.type
-    at_tokens = encoding.for_tokens(layout.positions) if backend.takes_packed(*given) else None
+    at_tokens = encoding.for_tokens(layout.positions)
     return (encoding, layout) if at_tokens is None else (at_tokens, layout.packed())
+
+
+def _takes_packed(backend: Backend, encoding: PositionEncoding, x: Tensor, has_bias: bool) -> bool:
+    width = encoding.shape.head_dim
+    return backend.takes_packed(has_bias, width, dtype_of_queries(x), x.device.type)
 
 
 def choose_backend(name: str, features: Collection[Feature], device: str = "cpu") -> Backend:
