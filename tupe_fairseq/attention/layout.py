@@ -139,8 +139,13 @@ class Layout:
         )
 
     def packed(self) -> "Layout":
-        """The layout of a backend that takes packed tokens, whose sequences are at `ends`."""
-        return replace(self, padding_mask=None, attention_cells=None, token_of_cell=None)
+        """The layout of a backend that takes packed tokens, whose sequences are at `ends`.
+
+        It has no lengths on the host, for each of which torch.compile would make a graph.
+        """
+        return replace(
+            self, padding_mask=None, lengths=None, attention_cells=None, token_of_cell=None
+        )
 
     @property
     def is_packed(self) -> bool:
