@@ -16,7 +16,8 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 @pytest.mark.parametrize("untied", [(), ("--untie-weights-roberta",)], ids=["tied", "untied"])
 def test_learned_is_roberta_of_transformers(trained, tmp_path, untied):
     """Equal outputs there; parameters bit for bit back here."""
-    directory, there = trained("--position-encoding", "learned", *untied), tmp_path / "hf"
+    directory = trained("--position-encoding", "learned", *untied)
+    there = tmp_path / "hf"
     source = {path: path.read_bytes() for path in directory.iterdir()}
     lines = run("--to", "huggingface", directory, there, "--check")
     assert lines[0].startswith("no tokenizer was written, so AutoTokenizer has nothing to load: ")
@@ -64,7 +65,8 @@ def test_a_failing_comparison_leaves_nothing(trained, tmp_path, monkeypatch):
 def test_models_trained_with_quantization_noise(encoding, form, trained, tmp_path):
     """They have a linear layer after their embeddings, which stock classes have not."""
     flags = ("--quant-noise-pq", 0.1, "--quant-noise-pq-block-size", 4)
-    directory, there = trained("--position-encoding", encoding, *flags), tmp_path / "there"
+    directory = trained("--position-encoding", encoding, *flags)
+    there = tmp_path / "there"
     assert "logits" in run("--to", form, directory, there, "--check")[-1]
     if form == "onnx":
         return

@@ -40,7 +40,8 @@ TOEPLITZ = {"extend_positions": "toeplitz", "trained_positions": 10, "toeplitz_s
 
 def batches() -> list[torch.Tensor]:
     """Ids of several shapes; all rows but the first are padded."""
-    found, generator = [], torch.Generator().manual_seed(0)
+    found = []
+    generator = torch.Generator().manual_seed(0)
     for rows, length in ((1, 2), (3, 24), (6, 9), (2, 17)):
         ids = torch.randint(4, 44, (rows, length), generator=generator)
         for row in range(1, rows):

@@ -19,7 +19,8 @@ library = pytest.importorskip(
     "sentence_transformers", reason="sentence-transformers is not installed"
 )
 
-BERT, MODEL = "sentence_bert_config.json", "config_sentence_transformers.json"
+BERT = "sentence_bert_config.json"
+MODEL = "config_sentence_transformers.json"
 POOLING = "1_Pooling/config.json"
 TEXTS = [*TEXT, "The CAT sat .", TEXT[1] * 9, "", "a\tBird"]
 NORMALIZE = {"idx": 2, "name": "2", "path": "", "type": "sentence_transformers.models.Normalize"}

@@ -16,7 +16,10 @@ from tupe_fairseq.huggingface import optimize  # noqa: E402
 @pytest.mark.parametrize("name", ["bert", "v3", "modernbert"])
 def test_layers_are_recomputed_where_transformers_would(name):
     model = build(name, "ForMaskedLM").train()
-    fast, inputs, calls, gradients = optimize(model), batch(model), [], []
+    fast = optimize(model)
+    inputs = batch(model)
+    calls = []
+    gradients = []
     first = first_layer(fast)
     first.register_forward_hook(lambda *_: calls.append(1))
     for recompute in (False, True):
@@ -33,7 +36,8 @@ def test_layers_are_recomputed_where_transformers_would(name):
 def test_the_trainer_uses_the_layers(name, tmp_path):
     """In each step of training and of evaluation."""
     pytest.importorskip("accelerate", reason="accelerate is not installed, which Trainer needs")
-    fast, calls = optimize(build(name, "ForSequenceClassification")), []
+    fast = optimize(build(name, "ForSequenceClassification"))
+    calls = []
     run = (stack := getattr(fast, fast.base_model_prefix).stack).run
     stack.run = lambda *inputs: calls.append(1) or run(*inputs)
     rows = [{"input_ids": torch.tensor([5, 6, 7]), "labels": torch.tensor(1)}] * 4
@@ -51,10 +55,12 @@ def test_the_trainer_uses_the_layers(name, tmp_path):
 def test_models_without_their_last_layers(name):
     """transformers computes the layers that there are, whatever the configuration says."""
     model = build(name)
-    fast, inputs = optimize(model), batch(model)
+    fast = optimize(model)
+    inputs = batch(model)
     model.encoder.layer = model.encoder.layer[:1]
     shown = inputs["attention_mask"].bool()
-    theirs, ours = model(**inputs)[0][shown], optimize(model)(**inputs)[0][shown]
+    theirs = model(**inputs)[0][shown]
+    ours = optimize(model)(**inputs)[0][shown]
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
     fast.encoder.layer = fast.encoder.layer[:1]
     with pytest.raises(UsageError, match="layers were replaced after optimize"):
@@ -65,7 +71,8 @@ def test_models_without_their_last_layers(name):
 def test_another_layer_in_the_place_of_one(name):
     """It is noticed by what it is, not by the number of layers."""
     model = build(name)
-    fast, inputs = optimize(model), batch(model)
+    fast = optimize(model)
+    inputs = batch(model)
     fast.encoder.layer[1] = copy.deepcopy(fast.encoder.layer[0])
     with pytest.raises(UsageError, match="layers were replaced after optimize"):
         fast(**inputs)
@@ -93,13 +100,15 @@ class Adapter(nn.Module):
 )
 def test_modules_that_replace_others_later_are_used(name, owner, part):
     model = build(name)
-    fast, inputs = optimize(model), batch(model)
+    fast = optimize(model)
+    inputs = batch(model)
     shown = inputs["attention_mask"].bool()
     before = fast(**inputs)[0]
     adapter = Adapter(model.get_submodule(f"{owner}.{part}"))
     for each in (model, fast):
         setattr(each.get_submodule(owner), part, adapter)
-    theirs, ours = model(**inputs)[0][shown], fast(**inputs)[0]
+    theirs = model(**inputs)[0][shown]
+    ours = fast(**inputs)[0]
     torch.testing.assert_close(ours[shown], theirs, atol=1e-5, rtol=0)
     assert not torch.allclose(ours, before, atol=1e-3)
     ours.square().sum().backward()
@@ -110,7 +119,8 @@ def test_modules_that_replace_others_later_are_used(name, owner, part):
 @pytest.mark.parametrize("name", ["bert", "v3", "modernbert"])
 def test_hooks_on_linear_layers_are_called(name):
     """As those of torch.nn.utils.prune; transformers' own, which collect outputs, may be there."""
-    model, calls = build(name, "ForMaskedLM"), []
+    model = build(name, "ForMaskedLM")
+    calls = []
     inputs = batch(model)
     model(**inputs, output_hidden_states=True, output_attentions=True)
     first_layer(model).register_forward_hook(lambda *_: calls.append(1))
@@ -127,7 +137,8 @@ def test_dropout_is_that_of_the_modules(name, later):
     if name != "modernbert":
         rates["attention_probs_dropout_prob"] = 0.4
     model = build(name, **rates).train()
-    fast, inputs = optimize(model), batch(model)
+    fast = optimize(model)
+    inputs = batch(model)
     assert not torch.equal(fast(**inputs)[0], fast(**inputs)[0])
     for module in (fast if later else model).modules():
         if isinstance(module, nn.Dropout):

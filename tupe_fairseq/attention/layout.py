@@ -82,6 +82,8 @@ class Layout:
         ends: B, the tokens of each sequence of attention and of those before it.
         other_queries: whether queries are at other positions than the keys: a new token in
             incremental decoding, or the target of a translation.
+        alone: whether a sequence is attended to as if it were alone, so that rounding does not
+            depend on the others.
     """
 
     batch: int
@@ -94,22 +96,31 @@ class Layout:
     positions: Tensor | None = None
     ends: Tensor | None = None
     other_queries: bool = False
+    alone: bool = False
 
     @classmethod
-    def of(cls, padding: Padding | None, batch: int, length: int, packs: bool = False) -> "Layout":
+    def of(
+        cls,
+        padding: Padding | None,
+        batch: int,
+        length: int,
+        alone: bool = False,
+        packs: bool = False,
+    ) -> "Layout":
         """Take padding out where that is worthwhile; nothing here waits for a GPU.
 
         Args:
             padding: where it is, at the end of each sequence; or None.
             batch: B.
             length: T.
-            packs: whether attention will get packed tokens; any padding is then taken out.
+            alone: see the attribute; all padding is taken out then.
+            packs: whether attention will get packed tokens; all padding is taken out then.
         """
         if padding is None:
-            return cls(batch, length)
+            return cls(batch, length, alone=alone)
         count = sum(padding.lengths or ())
-        least = 0.0 if packs else WORTHWHILE
-        if not padding.lengths or not 0 < count <= (1 - least) * batch * length:
+        most = 1 if alone or packs else 1 - WORTHWHILE
+        if not padding.lengths or not 0 < count <= most * batch * length:
             return cls(batch, length, padding.mask)
         device = padding.mask.device
         lengths, order = (~padding.mask).sum(1).sort(descending=True, stable=True)
@@ -136,6 +147,7 @@ class Layout:
             token_of_cell,
             positions,
             ends,
+            alone=alone,
         )
 
     def packed(self) -> "Layout":

@@ -37,7 +37,7 @@ def project(x: Tensor, module: nn.Module, gelu: bool = False) -> Tensor:
     What replaces such a module, or changes its output, is called: quantisation noise is a hook,
     and accelerate replaces ``forward`` where it offloads weights.
     """
-    if isinstance(module, PackedLinear):
+    if isinstance(module, LinearWithGelu):
         return module(x, gelu)
     if (
         type(module) is nn.Linear
@@ -54,7 +54,11 @@ def project(x: Tensor, module: nn.Module, gelu: bool = False) -> Tensor:
     return F.gelu(out) if gelu else out
 
 
-class PackedLinear(nn.Module):
+class LinearWithGelu(nn.Module):
+    """A linear layer whose ``forward(x, gelu)`` also computes gelu of the product if asked to."""
+
+
+class PackedLinear(LinearWithGelu):
     """A linear layer in bf16 with constant weights, whose blocks oneDNN makes once.
 
     Of few rows, making them takes a third of the time.
@@ -199,11 +203,16 @@ def of_some_rows(x: Tensor, product: Callable[..., Tensor], *arguments: Any) -> 
     oneDNN keeps a program of about 400 kB for each number of rows, and a server sees many.
     """
     rows = x.numel() // x.size(-1)
-    added = -rows % (1 << max(0, rows.bit_length() - 5))
+    added = rows_to_add(rows)
     if not added:
         return product(x, *arguments)
     padded = F.pad(x.flatten(0, -2), (0, 0, 0, added))
     return product(padded, *arguments)[:rows].view(*x.shape[:-1], -1)
+
+
+def rows_to_add(rows: int) -> int:
+    """How many more rows oneDNN computes; see `of_some_rows`."""
+    return -rows % (1 << max(0, rows.bit_length() - 5))
 
 
 class _Linear(torch.autograd.Function):

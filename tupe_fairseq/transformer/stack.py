@@ -97,7 +97,7 @@ class TransformerStack(nn.Module):
             packs = padding.lengths is not None and self.layers.take_packed(
                 self.embed_positions, x, wanted.causal, wanted.backend
             )
-            layout = Layout.of(padding, batch, length, packs)
+            layout = Layout.of(padding, batch, length, packs=packs)
         x = self.add_types(x, wanted.types)
         mask = None if padding is None else padding.mask
         in_attention = mask if layout.padding_mask is None else layout.padding_mask
@@ -121,7 +121,7 @@ class TransformerStack(nn.Module):
         # The first tokens are one part.
         width = 1 if cache.length else x.size(1)
         tokens = wanted.tokens
-        parts = self.add_types(x, wanted.types).split(width, 1)
+        parts = x.split(width, 1)
         ids = [None] * len(parts) if tokens is None else tokens.split(width, 1)
         outputs = [self._extend(*part, cache, wanted) for part in zip(parts, ids, strict=True)]
         if len(outputs) == 1:
@@ -137,11 +137,9 @@ class TransformerStack(nn.Module):
         layout = Layout(*x.shape[:2])
         x = self.normalise_and_drop(cache.embed(x, tokens))
         if x.size(1) == 1:
-            prepared = cache.step(x, wanted.backend)
+            prepared = cache.step(x)
         else:
-            positions = self.embed_positions
-            backend = wanted.backend
-            prepared = self.layers.prepare(positions, x, layout, backend=backend)
+            prepared = self.layers.prepare(self.embed_positions, x, layout)
         return self.run(Batch(x, layout, prepared), wanted, cache)
 
     def run(self, batch: Batch, wanted: Pass, cache: DecoderCache | None = None) -> Encoded:
