@@ -44,6 +44,10 @@ OPTIONS = {
     "modernbert_global": ("ModernBert", {**MODERN_SIZES, "global_attn_every_n_layers": 1}),
     "no_terms": ("DebertaV2", {**SIZES, **RELEASED, "pos_att_type": []}),
 }
+NAMES = ("bert", "v3", "modernbert")
+#: transformers 4 takes fewer arguments.
+IS_OLD = transformers.__version__ < "5"
+with_transformers_5 = pytest.mark.skipif(IS_OLD, reason="transformers 4 is installed")
 LENGTHS = (20, 1, 7, 20, 13)
 every_model = pytest.mark.parametrize("name", OPTIONS)
 #: transformers 5 calls torch.compiler.is_exporting where it is compiled or exported.
@@ -74,9 +78,22 @@ def batch(model, side: str = "right"):
     )
 
 
+def is_optimized(model) -> bool:
+    """Whether this package computes a part of it."""
+    return any(type(each).__module__.startswith("tupe_fairseq.") for each in model.modules())
+
+
 def first_layer(model) -> torch.nn.Module:
     """The first linear layer of the feed-forward block of the first layer."""
     base = getattr(model, model.base_model_prefix)
     if hasattr(base, "layers"):
         return base.layers[0].mlp.Wi
     return base.encoder.layer[0].intermediate.dense
+
+
+def same_at_tokens(ours, theirs, tolerance=1e-5, **more):
+    """The vectors of both models are equal where there are tokens."""
+    inputs = {**batch(theirs), **more}
+    shown = inputs["attention_mask"].bool()
+    expected = theirs(**inputs)[0][shown]
+    torch.testing.assert_close(ours(**inputs)[0][shown], expected, atol=tolerance, rtol=0)

@@ -5,15 +5,16 @@ import copy
 import pytest
 import torch
 
-from tests.huggingface.encoders import batch, build
+from tests.huggingface.encoders import batch, build, with_transformers_5
 from tupe_fairseq.base.errors import UsageError
 from tupe_fairseq.huggingface import optimize
 
 #: Seeds of the parameters: the error of one draw is up to a fifth larger than the mean.
 DRAWS = range(4)
+MODELS = ("bert", "roberta", "v3", "modernbert", "modernbert_biases")
 
 
-@pytest.mark.parametrize("name", ["bert", "roberta", "v3", "modernbert", "modernbert_biases"])
+@pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize(("precision", "bound"), [("bf16", 0.04), ("int8", 0.08)])
 def test_lower_precisions_are_near(name, precision, bound):
     errors = [error_of(name, precision, seed) for seed in DRAWS]
@@ -31,7 +32,7 @@ def error_of(name, precision, seed):
     return float((ours - theirs)[shown].norm() / theirs[shown].norm())
 
 
-@pytest.mark.parametrize("name", ["bert", "modernbert_biases"])
+@pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
 def test_lower_precisions_copy_the_layers(name, precision):
     """Outputs stay fp32, and the given model stays as it is."""
@@ -48,6 +49,7 @@ def test_lower_precisions_copy_the_layers(name, precision):
     assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
 
 
+@with_transformers_5
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
 def test_models_in_bf16_are_converted(precision):
     """As transformers loads models that were saved in bf16."""

@@ -5,6 +5,7 @@ import os
 import pickle
 import subprocess
 import sys
+from multiprocessing.reduction import ForkingPickler
 
 import pytest
 import torch
@@ -31,8 +32,8 @@ def rounded(x: Tensor, low: Tensor, steps: Tensor) -> Tensor:
 
 @torch.no_grad()
 @pytest.mark.parametrize("rows", ROWS)
-@pytest.mark.parametrize(("width", "bias", "gelu"), [(96, True, False), (97, False, True)])
-def test_products_are_those_of_the_rounded_factors(rows, width, bias, gelu, way):
+@pytest.mark.parametrize(("width", "bias"), [(96, True), (97, False)])
+def test_products_are_those_of_the_rounded_factors(rows, width, bias, way):
     """Weights in steps of 1/127 of a row's largest, inputs in steps of 1/255 of a row's range."""
     layer = layer_of(width, bias=bias).double()
     x = torch.randn(rows, width, dtype=torch.double)
@@ -41,11 +42,10 @@ def test_products_are_those_of_the_rounded_factors(rows, width, bias, gelu, way)
     low = x.amin(1, keepdim=True)
     steps = (x.amax(1, keepdim=True) - low) / 255
     expected = F.linear(rounded(x, low, steps), weight, layer.bias)
-    expected = F.gelu(expected) if gelu else expected
     # An input half-way between two steps may become either.
     bound = float(steps.max() * weight.abs().max())
     for each in (quantized, copy.deepcopy(quantized), pickle.loads(pickle.dumps(quantized))):
-        out = each(x.float(), gelu)
+        out = each(x.float())
         torch.testing.assert_close(out.double(), expected, rtol=0, atol=bound)
         error = (out - expected).norm() / expected.norm()
         assert error < 2e-3
@@ -114,8 +114,6 @@ def test_casts_are_refused(cast):
 def test_layers_are_sent_to_processes():
     """As by a pool of sentence-transformers, after tensors have moved to shared memory."""
     quantized = QuantizedLinear(layer_of()).share_memory()
-    context = torch.multiprocessing.get_context("spawn")
-    process = context.Process(target=quantized, args=(torch.randn(3, 96),))
-    process.start()
-    process.join()
-    assert process.exitcode == 0
+    x = torch.randn(3, 96)
+    sent = pickle.loads(ForkingPickler.dumps(quantized))
+    assert torch.equal(sent(x), quantized(x))

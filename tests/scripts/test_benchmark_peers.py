@@ -74,14 +74,14 @@ def test_optimized_peers_beside_themselves(measure, mode):
 
 @pytest.mark.parametrize("name", ["roberta", "deberta_v2", "modernbert"])
 def test_optimized_peers_are_not_those_of_transformers(script, name):
-    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    from tests.huggingface.encoders import is_optimized
+
     training = script("benchmark_training")
     peers = script("benchmarking.peers")
     work = training.Workload(2, 24, layers=2, width=16, heads=2, ffn=48)
-    peer = peers.PEERS[f"optimized_{name}"]
-    assert type(peers.build(peer, work, 50).model) is not getattr(
-        transformers, f"{peer.kind}Model"
-    )
+    assert is_optimized(peers.build(peers.PEERS[f"optimized_{name}"], work, 50).model)
+    assert not is_optimized(peers.build(peers.PEERS[f"hf_{name}"], work, 50).model)
 
 
 def test_peers_without_transformers(script, monkeypatch):

@@ -30,12 +30,14 @@ class Padding:
         lengths: tokens of each sequence, or None while torch traces a graph for any batch.
         leading: whether a sequence begins with padding.
         scattered: whether a sequence has padding with a token right after it.
+        inside: whether a sequence has padding between tokens.
     """
 
     mask: Tensor
     lengths: tuple[int, ...] | None = None
     leading: bool = False
     scattered: bool = False
+    inside: bool = False
 
     @classmethod
     def read(cls, mask: Tensor | None) -> "Padding | None":
@@ -50,7 +52,7 @@ class Padding:
         if not len(mask):
             return None
         before_a_token = mask[:, :-1] & ~mask[:, 1:]
-        # B×3: tokens of each sequence, whether it begins with padding, tokens after padding
+        # B×3: tokens of each sequence, whether it begins with padding, tokens right after padding
         facts = ((~mask).sum(1), mask[:, :1].sum(1), before_a_token.sum(1))
         lengths, leading, scattered = zip(*torch.stack(facts, 1).tolist(), strict=True)
         if sum(lengths) == mask.numel():
@@ -59,7 +61,8 @@ class Padding:
             # So that each row has a first token, which depends on no other row.
             first = torch.arange(mask.size(1), device=mask.device) == 0
             return cls.read(mask & ~(first & mask.all(1, keepdim=True)))
-        return cls(mask, lengths, any(leading), any(scattered))
+        inside = any(after > first for after, first in zip(scattered, leading, strict=True))
+        return cls(mask, lengths, any(leading), any(scattered), inside)
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,7 @@ class Layout:
         """Take padding out where that is worthwhile; nothing here waits for a GPU.
 
         Args:
-            padding: where it is, at the end of each sequence; or None.
+            padding: where it is, at one end of each sequence; or None.
             batch: B.
             length: T.
             alone: see the attribute; all padding is taken out then.
@@ -130,6 +133,8 @@ class Layout:
         firsts = ends - lengths
         positions = torch.arange(count, device=device) - firsts[rows]
         batch_cells = order[rows] * length + positions
+        if padding.leading:
+            batch_cells += (~padding.mask).int().argmax(1)[order[rows]]
         attention_cells = rows * length + positions
         # Attention masks what padding reads, but a weight of 0 times NaN is NaN: so padding reads
         # its own sequence.

@@ -1,4 +1,4 @@
-"""`optimize`: encoders of transformers, computed by the attention of this package."""
+"""`optimize`: encoders of transformers without padding, by the attention of this package."""
 
 import copy
 import warnings
@@ -8,35 +8,38 @@ import transformers
 from torch import nn
 
 from ..base.errors import ConfigurationError, UsageError
-from .optimized import Optimized
-from .optimized_bert import BertModel, CamembertModel, RobertaModel, XLMRobertaModel
-from .optimized_deberta import DebertaV2Model
-from .optimized_modernbert import ModernBertModel
+from ..kernels.linear import FasterLinear, faster_products
+from .optimized import CLASSES, Hooks
+from .optimized_bert import BertHooks
+from .optimized_deberta import DebertaHooks
+from .optimized_modernbert import ModernBertHooks
 from .precision import PRECISIONS, convert
 
 T = TypeVar("T")
-#: The optimized class of each class of transformers, whose name it has.
-CLASSES: dict[type, type[Optimized]] = {
-    getattr(transformers, each.__name__): each
-    for each in (
-        BertModel,
-        RobertaModel,
-        XLMRobertaModel,
-        CamembertModel,
-        DebertaV2Model,
-        ModernBertModel,
-    )
+#: The hooks of each class of transformers.
+KINDS: dict[type, type[Hooks]] = {
+    transformers.BertModel: BertHooks,
+    transformers.RobertaModel: BertHooks,
+    transformers.XLMRobertaModel: BertHooks,
+    transformers.CamembertModel: BertHooks,
+    transformers.DebertaV2Model: DebertaHooks,
+    transformers.ModernBertModel: ModernBertHooks,
 }
+#: The same of the classes that encoders themselves are then.
+HOOKED = {CLASSES[each]: kind for each, kind in KINDS.items() if each in CLASSES}
+#: The end of the names of heads that read vectors at padding.
+ANSWERS = "ForQuestionAnswering"
 
 
 def optimize(model: T, precision: str = "fp32", inplace: bool = False) -> T:
-    """Replace the encoders in a model by faster ones with the same parameters and interface.
+    """Let the encoders in a model compute faster, with the same modules and interface.
 
     The layers of each `BertModel`, `RobertaModel`, `XLMRobertaModel`, `CamembertModel`,
-    `DebertaV2Model` and `ModernBertModel` are computed by this package: without padding, and for
-    DeBERTa without tensors of T×T×C. Heads, pooling and tokenizers are kept. With "fp32",
-    parameters are shared with `model`, names in the state dict do not change, and the result can
-    be trained and saved as before. If padding is on the right, features at padding are 0.
+    `DebertaV2Model` and `ModernBertModel` compute without padding, by the attention of this
+    package, and for DeBERTa without tensors of T×T×C. All modules stay, and are called. With
+    "fp32", parameters are shared with `model`, names in the state dict do not change, and the
+    result can be trained and saved as before. If padding is on the right, features at padding
+    are 0.
 
         >>> model = optimize(SentenceTransformer("all-MiniLM-L6-v2"))
 
@@ -46,8 +49,7 @@ def optimize(model: T, precision: str = "fp32", inplace: bool = False) -> T:
         precision: of the layers. "fp32" keeps that of the model; outputs are equal within 1e-5.
             "bf16" and "int8" are for inference and copy the layers; see `precision.convert`.
             Outputs stay in fp32.
-        inplace: change `model` itself, and return it. If `model` is itself one of these encoders,
-            use the returned model.
+        inplace: change `model` itself, and return it.
 
     Returns:
         The model, of the same class.
@@ -57,7 +59,7 @@ def optimize(model: T, precision: str = "fp32", inplace: bool = False) -> T:
             not an `nn.Module`.
 
     Warns:
-        UserWarning: for encoders that are not replaced, with the reason.
+        UserWarning: for encoders that stay as they are, with the reason.
     """
     if precision not in PRECISIONS:
         raise ConfigurationError(
@@ -79,72 +81,78 @@ def optimize(model: T, precision: str = "fp32", inplace: bool = False) -> T:
     if not inplace:
         # What is found in the memo is not copied.
         model = copy.deepcopy(model, {id(each): each for each in tensors})
-    return _replace(model, precision)
+    changed: Any = model
+    _install(changed, precision)
+    return model
 
 
-def _replace(model: Any, precision: str) -> Any:
-    """The model with its encoders replaced; it may be an encoder itself."""
-    replaced, reasons = _replacements(model)
-    if reasons or not replaced:
+def _install(model: nn.Module, precision: str) -> None:
+    """Let the encoders in a model compute by this package; it may be an encoder itself."""
+    found = 0
+    reasons = {}
+    for name, module in list(model.named_modules()):
+        # Exactly such a class, because a subclass may compute something else.
+        kind = KINDS.get(type(module)) or HOOKED.get(type(module))
+        if kind is not None:
+            hooks = _hooks_of(module, kind)
+            if isinstance(hooks, str):
+                reasons[name or type(module).__name__] = hooks
+                continue
+            found += 1
+            parents = (each for each in model.modules() if module in each.children())
+            hooks.keeps_padding |= any(map(_reads_padding, parents))
+            convert(module, hooks, precision)
+            _faster_products(module.get_submodule(hooks.owner))
+    if reasons or not found:
         stay = ", ".join(f"{name} ({reason})" for name, reason in reasons.items())
-        known = ", ".join(each.__name__ for each in CLASSES)
+        known = ", ".join(each.__name__ for each in KINDS)
         warnings.warn(
             f"these encoders stay as they are: {stay}."
             if reasons
             else f"nothing to optimize in {type(model).__name__}: it has none of {known}.",
             stacklevel=3,
         )
-    for parent in model.modules():
-        # Its softmax over the positions of a text includes padding.
-        answers = type(parent).__name__.endswith("ForQuestionAnswering")
-        for name, child in parent.named_children():
-            if child in replaced:
-                replaced[child].keeps_padding = answers
-                setattr(parent, name, replaced[child])
-    for encoder in replaced.values():
-        convert(encoder, precision)
-    return replaced.get(model, model)
 
 
-def _replacements(model: nn.Module) -> tuple[dict[nn.Module, Any], dict[str, str]]:
-    """The optimized encoder of each encoder, and the reasons why others are kept, by name."""
-    replaced: dict[nn.Module, Any] = {}
-    reasons: dict[str, str] = {}
-    for name, module in model.named_modules():
-        # Exactly such a class, because a subclass may compute something else.
-        kind = CLASSES.get(type(module))
-        if isinstance(module, Optimized):
-            replaced[module] = module
-        elif kind is not None:
-            parent = model.get_submodule(name.rpartition(".")[0])
-            reason = kind.why_not(module) or _changed(module, kind) or _read_padding(parent)
-            if not reason:
-                try:
-                    replaced[module] = kind.replacing(module)
-                except ConfigurationError as error:
-                    reason = str(error).rstrip(".")
-            if reason:
-                reasons[name or type(module).__name__] = reason
-    return replaced, reasons
+def _hooks_of(model: Any, kind: type[Hooks]) -> Hooks | str:
+    """The hooks of an encoder, which it gets if it has none; or the reason why it stays."""
+    owner = model.get_submodule(kind.owner)
+    owners = (getattr(hook, "__self__", None) for hook in owner._forward_pre_hooks.values())
+    for each in owners:
+        if isinstance(each, Hooks):
+            return each
+    reason = kind.unsupported(model) or _other_attention(owner, kind)
+    if reason:
+        return reason
+    try:
+        hooks = kind(model.config)
+    except ConfigurationError as error:
+        return str(error).rstrip(".")
+    owner.register_forward_pre_hook(hooks.before, with_kwargs=True)
+    owner.register_forward_hook(hooks.after, with_kwargs=True)
+    for module in owner.modules():
+        module.__class__ = CLASSES.get(type(module), type(module))
+    return hooks
 
 
-def _changed(encoder: nn.Module, kind: type[Optimized]) -> str:
-    """Why an encoder is kept in which a module that is not called has a hook, or an empty string.
-
-    The linear layers and norms of its layers are called.
-    """
-    called = tuple(f".{'.'.join(path).lstrip('.')}." for path in kind.parts.values())
-    for name, module in encoder.get_submodule(kind.body).named_modules():
-        hooks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
-        # transformers 5 collects outputs by hooks of its own.
-        own = [hook for hook in hooks if not str(hook.__module__).startswith("transformers.")]
-        path = f".{name}."
-        if (own or "forward" in module.__dict__) and not any(part in path for part in called):
-            return f"{kind.body}{path.rstrip('.')} has a hook, or another forward"
+def _other_attention(owner: Any, kind: type[Hooks]) -> str:
+    """Which layer has a self-attention whose class cannot be exchanged, or an empty string."""
+    for index, layer in enumerate(getattr(owner, "layers", None) or owner.layer):
+        attention = kind.attention_of(layer)
+        if type(attention) not in CLASSES or "forward" in attention.__dict__:
+            return f"the self-attention of layer {index} is not that of transformers"
     return ""
 
 
-def _read_padding(parent: nn.Module) -> str:
-    """Why an encoder is kept whose parent reads features at padding, or an empty string."""
-    # GLiNER with fuse_layers averages all layers over padding, too.
-    return "layers_fuser reads vectors at padding" if hasattr(parent, "layers_fuser") else ""
+def _reads_padding(parent: nn.Module) -> bool:
+    """Whether a module reads vectors of its encoder at padding."""
+    # Its softmax over the positions of a text includes padding; GLiNER averages all layers.
+    answers = any(each.__name__.endswith(ANSWERS) for each in type(parent).__mro__)
+    return answers or hasattr(parent, "layers_fuser")
+
+
+def _faster_products(layers: nn.Module) -> None:
+    """Let plain linear layers compute by what is fastest on this processor."""
+    for module in layers.modules() if faster_products() else ():
+        if type(module) is nn.Linear and "forward" not in module.__dict__:
+            module.__class__ = FasterLinear

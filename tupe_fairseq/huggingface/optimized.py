@@ -1,296 +1,295 @@
-"""Encoders of transformers whose layers are computed by `TransformerStack`.
+"""What optimized encoders share: hooks that take padding out, and attention by this package.
 
-Each class here is a subclass of the class of the same name in transformers, and has its modules:
-parameters, their names, the configuration and files stay. The stack has no parameters of its own:
-before each pass, its modules are set to those that the encoder has then. What replaces a linear
-layer or a norm of the encoder, such as an adapter or a quantized layer, is used.
+    embeddings, B×T×C  --before-->  the layers, 1×N×C  --after-->  B×T×C
+
+`Hooks.before` takes padding out and prepares attention; what it has prepared takes the place of
+the attention mask, which transformers hands on to self-attention. Self-attention is made an
+instance of a subclass of its class (`optimized_bert` and the others), which reads that.
+`Hooks.after` puts padding back as zeros. All modules stay the user's, and are called.
+
+Where a module may read more than a token at a time, padding stays. What the hooks do not know,
+transformers' own code computes.
 """
 
-from collections.abc import Iterable
-from functools import partial
+import functools
 from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-import transformers
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
-from transformers.activations import ACT2FN
-from transformers.modeling_outputs import BaseModelOutputWithPoolingAndCrossAttentions
+from torch.nn.modules import activation
+from transformers.activations import GELUActivation
+from transformers.utils import ModelOutput
 
-from ..attention import Layout, Padding
+from ..attention import LayerPlan, Layout, Padding, Prepared
 from ..base.errors import UsageError
-from ..kernels.dropout import Dropout
+from ..kernels.linear import FasterLinear, PackedLinear
+from ..kernels.quantized import QuantizedLinear
 from ..position.base import PositionEncoding, build_position_encoding
-from ..transformer.config import StackConfig
-from ..transformer.forward_pass import Batch, Pass
-from ..transformer.padding_shift import PaddingShift
-from .encoder import HuggingFaceStack, Record
-from .padding import check_inputs
+from ..position.relative import RelativeVectors
 
-#: A module here and its name of a part, and the module of transformers with its name of the part.
-Link = tuple[Any, str, Any, str]
-OUTPUTS = ("output_hidden_states", "output_attentions")
-#: Arguments of `forward` that the optimized encoders have besides their inputs. The Trainer gives
-#: a number of items to heads, which pass it on.
-SERVED = {*OUTPUTS, "use_cache", "return_dict", "num_items_in_batch"}
+#: Where classes are from that compute each token alone, apart from attention.
+OWN = ("transformers.", "tupe_fairseq.", "peft.", "torch.ao.nn.quantized.")
+#: Classes of torch that do, besides activations.
+BY_TOKEN = {
+    nn.Dropout,
+    nn.Embedding,
+    nn.Identity,
+    nn.LayerNorm,
+    nn.Linear,
+    nn.ModuleDict,
+    nn.ModuleList,
+    nn.ParameterDict,
+    nn.Sequential,
+}
+#: Linear layers whose output nothing else reads, if they have no hooks.
+PLAIN = (nn.Linear, FasterLinear, PackedLinear, QuantizedLinear)
+#: The class here of each class of transformers whose modules compute in another way.
+CLASSES: dict[type, type] = {}
 
 
-class Optimized(transformers.PreTrainedModel):
-    """What the optimized encoders share."""
+class Hooks:
+    """The hooks of one encoder; they keep nothing of a pass.
 
-    #: By the names of `TransformerLayer`: the module of a layer that has the part, and its name.
-    parts: ClassVar = {
-        "self_attn.q_proj": ("attention.self", "query"),
-        "self_attn.k_proj": ("attention.self", "key"),
-        "self_attn.v_proj": ("attention.self", "value"),
-        "self_attn.out_proj": ("attention.output", "dense"),
-        "self_attn_layer_norm": ("attention.output", "LayerNorm"),
-        "fc1": ("intermediate", "dense"),
-        "fc2": ("output", "dense"),
-        "final_layer_norm": ("output", "LayerNorm"),
-    }
+    Args:
+        config: of the encoder.
 
-    #: Of the dropout probabilities: the module of a layer that has the dropout, and its name.
-    dropouts: ClassVar = {
-        "self_attn.dropout": ("attention.self", "dropout"),
-        "dropout_module.p": ("output", "dropout"),
-    }
+    Raises:
+        ConfigurationError: a number of the configuration is not supported.
+    """
 
-    #: The part of the encoder that has the layers.
-    body: ClassVar = "encoder"
+    #: The part of the encoder that has the hooks, and the parts that have the layers.
+    owner: ClassVar = "encoder"
+    parts: ClassVar[tuple[str, ...]] = ("encoder",)
+    #: Arguments with which transformers' own code computes.
+    unserved: ClassVar[tuple[str, ...]] = (
+        "encoder_hidden_states",
+        "past_key_values",
+        "is_causal",
+        "output_attentions",
+        "output_hidden_states",
+    )
 
-    embeddings: Any
-    #: Whether vectors at padding are computed as those at tokens, since a head reads them.
-    keeps_padding = False
-    #: In which the layers compute; "fp32" stands for that of the model.
-    precision = "fp32"
+    def __init__(self, config: Any):
+        self.config = config
+        #: Whether vectors at padding are those of transformers, since a head reads them.
+        self.keeps_padding = False
+        self.precision = "fp32"
+        #: The dtypes of layers and outputs, where they differ.
+        self.inside: torch.dtype | None = None
+        self.outside: torch.dtype | None = None
+        self.encoding = self.build_encoding()
+        self.plan = LayerPlan.of(self.encoding, self.encoding.build_layer_terms())
 
-    @classmethod
-    def replacing(cls, model: Any) -> Any:
-        """An encoder with the modules of this one."""
-        encoder = cls.__new__(cls)
-        encoder.__dict__.update(model.__dict__)
-        encoder.build()
-        return encoder
-
-    @classmethod
-    def why_not(cls, model: Any) -> str:
-        """Why an encoder cannot be replaced, or an empty string."""
-        if "forward" in model.__dict__:
-            return "its forward has been replaced by another library"
-        return cls.unsupported(model)
-
-    @classmethod
-    def unsupported(cls, model: Any) -> str:
+    @staticmethod
+    def unsupported(model: Any) -> str:
         """Which part of the configuration is not supported, or an empty string."""
-        config = model.config
-        if config.is_decoder or config.add_cross_attention:
-            return "it is a decoder"
-        kind = getattr(config, "position_embedding_type", "absolute")
-        if kind != "absolute":
-            return f"position_embedding_type is {kind!r}"
-        return ""
+        raise NotImplementedError
 
-    @property
-    def own_layers(self) -> Iterable[Any]:
-        """The layers that the encoder has in transformers."""
-        return self.encoder.layer
+    @staticmethod
+    def attention_of(layer: Any) -> Any:
+        """The self-attention of a layer, or None."""
+        return getattr(getattr(layer, "attention", None), "self", None)
 
-    def build(self) -> None:
-        """Make the stack and its links."""
-        config = self.config
-        encoding = self.encoding(config.max_position_embeddings)
-        own_layers = tuple(self.own_layers)
-        # Dropouts are taken from the encoder's modules before each pass.
-        settings = StackConfig(
-            len(own_layers), config.intermediate_size, dropout=0.0, **self.stack_options()
-        )
-        with torch.device("meta"):
-            stack = HuggingFaceStack(encoding, settings)
-        # The input is normalised and dropped by the encoder's embeddings.
-        stack.dropout_module = Dropout(0.0)
-        layers: Iterable[Any] = stack.layers
-        for layer in layers:
-            layer._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)
-        # Not a submodule: its modules are the encoder's.
-        self.__dict__["stack"] = stack
-        self.__dict__["links"] = self.make_links(stack)
-        self.__dict__["rates"] = self.make_rates(stack)
-        self.__dict__["linked_layers"] = own_layers
+    def build_encoding(self) -> PositionEncoding:
+        """The encoding that attention computes."""
+        return self.encoding_of("none")
 
-    def keep(self, stack: HuggingFaceStack, precision: str) -> None:
-        """Replace the stack by this one, which has its own parameters, for inference."""
-        setattr(self, self.body, stack)
-        self.precision = precision
-        self.__dict__["stack"] = stack
-        self.__dict__["links"] = []
-        self.register_state_dict_pre_hook(_refuse)
-
-    def encoding(self, longest: int) -> PositionEncoding:
-        """The encoding for texts of at most this many tokens."""
-        name, options = self.encoding_options()
+    def encoding_of(self, name: str, **options: Any) -> PositionEncoding:
+        """The encoding of this name, with the sizes of the configuration."""
         config = self.config
         return build_position_encoding(
-            name, config.hidden_size, config.num_attention_heads, longest, **options
+            name,
+            config.hidden_size,
+            config.num_attention_heads,
+            config.max_position_embeddings,
+            **options,
         )
 
-    def encoding_options(self) -> tuple[str, dict[str, Any]]:
-        """Name and options of the encoding; the embeddings add the positions of BERT."""
-        return "none", {}
+    def before(self, module: Any, args: Any, named: dict[str, Any]) -> Any:
+        """What the module gets, or None for what it is given."""
+        raise NotImplementedError
 
-    def stack_options(self) -> dict[str, Any]:
-        """Further settings of the stack."""
-        return {"activation_fn": _activation(self.config.hidden_act)}
+    def after(self, module: Any, args: Any, named: dict[str, Any], out: Any) -> Any:
+        """What the module has returned, with padding, and in the dtype of outputs."""
+        layout = next((each.layout for each in prepared_in(named)), None)
+        if self.outside is None and (layout is None or layout.batch_cells is None):
+            return out
+        return self._padded(out, layout)
 
-    def make_links(self, stack: HuggingFaceStack) -> list[Link]:
-        """The parts of the stack that are parts of the encoder."""
-        return self._link(stack, self.parts)
+    def _padded(self, out: Any, layout: Layout | None) -> Any:
+        """What `after` returns: 1×N×C -> B×T×C, also in tuples and outputs of models."""
+        if isinstance(out, Tensor):
+            if layout is not None and layout.batch_cells is not None:
+                out = layout.unpack(out[0])
+            return out if self.outside is None else out.to(self.outside)
+        if isinstance(out, tuple):
+            return tuple(self._padded(each, layout) for each in out)
+        if isinstance(out, ModelOutput):
+            for name, value in list(out.items()):
+                out[name] = self._padded(value, layout)
+        return out
 
-    def make_rates(self, stack: HuggingFaceStack) -> list[Link]:
-        """The dropout probabilities of the stack, and the encoder's modules that have them."""
-        return self._link(stack, self.dropouts)
+    def enter(self, module: nn.Module, args: Any, out: Tensor) -> Tensor:
+        """What embeddings have returned, in the dtype of the layers."""
+        return out.to(self.inside)
 
-    def _link(self, stack: HuggingFaceStack, parts: dict[str, tuple[str, str]]) -> list[Link]:
-        return [
-            (*_owner(layer, here), theirs.get_submodule(owner), name)
-            for layer, theirs in zip(stack.layers, self.own_layers, strict=True)
-            for here, (owner, name) in parts.items()
-        ]
-
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        position_ids: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        **more: Any,
-    ) -> Any:
-        """As the class of transformers; it computes itself what the stack does not.
-
-        That is: masks that are not B×T, caches and sources of decoders, and graphs that torch
-        compiles, exports or traces.
-
-        Raises:
-            UsageError: an input has another shape, or converted layers cannot compute this.
-        """
-        inputs = {"input_ids": input_ids, "inputs_embeds": inputs_embeds}
-        inputs.update(token_type_ids=token_type_ids, position_ids=position_ids)
-        return self.compute(inputs, attention_mask, more)
-
-    def compute(self, inputs: dict[str, Any], attention_mask: Any, more: dict[str, Any]) -> Any:
-        """As `forward`, with the inputs of the embeddings by name."""
-        if unserved := self._unserved(attention_mask, more):
-            if self.precision != "fp32":
-                raise UsageError(
-                    f"layers in {self.precision} cannot compute {unserved}: use the model that "
-                    "was given to optimize."
-                )
-            return super().forward(**inputs, attention_mask=attention_mask, **more)
-        check_inputs(
-            inputs["input_ids"],
-            inputs["inputs_embeds"],
-            attention_mask,
-            inputs.get("token_type_ids"),
-            getattr(self.config, "embedding_size", self.config.hidden_size),
-        )
-        x = self.embeddings(**inputs)
-        record = Record(PaddingShift(), self.config, *(more.get(name) for name in OUTPUTS))
-        padding = None if attention_mask is None else Padding.read(attention_mask == 0)
-        batch, length = x.shape[:2]
-        if padding is not None and (
-            padding.leading or padding.scattered or self.keeps_padding or record.wants_weights
-        ):
-            # Padding stays where it is, hidden from all tokens.
-            layout = Layout(batch, length, padding.mask)
-        else:
-            layout = Layout.of(padding, batch, length)
-        last = self._run(x, layout, record)
-        last = last.to(x.dtype)
-        states = record.hidden_states(last)
-        if states is not None:
-            states = tuple(each.to(x.dtype) for each in states)
-        output = self.output(last, hidden_states=states, attentions=record.attentions())
-        wanted = more.get("return_dict")
-        wanted = self.config.return_dict if wanted is None else wanted
-        return output if wanted else output.to_tuple()
-
-    def _run(self, x: Tensor, layout: Layout, record: Record) -> Tensor:
-        """The last vectors, B×T×C, of embedded tokens."""
-        stack = self.linked()
-        stack.check_length(layout.length)
-        x = layout.pack(x).to(stack.layers[0].final_layer_norm.weight.dtype)
-        positions = stack.embed_positions
-        # The encoding is no submodule, so its constants have not moved with the model.
-        if any(constant.device != x.device for constant in positions.buffers()):
-            positions.to(x.device)
-        positions = positions.for_pass(layout.length, x.device)
-        backend = "eager" if record.wants_weights else None
-        prepared = stack.layers.prepare(positions, x, layout, backend=backend)
-        return stack.run(Batch(x, layout, prepared), Pass(observe=record)).x
-
-    def output(self, last: Tensor, **more: Any) -> Any:
-        """What `forward` returns."""
-        pooled = None if self.pooler is None else self.pooler(last)
-        return BaseModelOutputWithPoolingAndCrossAttentions(
-            last_hidden_state=last, pooler_output=pooled, **more
+    def refuse(self, *_: Any) -> None:
+        """Raise a UsageError; a hook called before the state dict of converted layers is built."""
+        raise UsageError(
+            f"layers in {self.precision} are for inference and cannot be saved: save the model "
+            "that was given to optimize."
         )
 
-    def _unserved(self, mask: Any, more: dict[str, Any]) -> str:
-        """What the stack does not compute of these arguments, or an empty string."""
-        asked = [name for name, value in more.items() if value is not None and name not in SERVED]
-        if asked:
-            return asked[0]
-        if mask is not None and not (isinstance(mask, Tensor) and mask.dim() == 2):
-            return "a mask whose shape is not batch × tokens"
+    def serves(self, layers: nn.ModuleList, named: dict[str, Any]) -> bool:
+        """Whether the layers hand on what is prepared, and nothing else is asked for."""
         if torch.compiler.is_compiling() or torch.jit.is_tracing():
-            return "graphs that are compiled, exported or traced"
-        # Their parameters are not those of the stack.
-        return "in replicas of nn.DataParallel" if hasattr(self, "_is_replica") else ""
+            return False
+        asked = [named.get(name) for name in self.unserved]
+        # In transformers 4, a mask of heads for each layer.
+        asked += named.get("head_mask") or []
+        if any(each is not None and each is not False for each in asked):
+            return False
+        for name in ("output_attentions", "output_hidden_states"):
+            if named.get(name) is None and getattr(self.config, name):
+                return False
+        return all(isinstance(self.attention_of(layer), SelfAttention) for layer in layers)
 
-    def linked(self) -> HuggingFaceStack:
-        """The stack with the encoder's present modules and modes."""
-        stack: HuggingFaceStack = self.stack
-        if self.links and self.linked_layers != tuple(self.own_layers):
-            raise UsageError(
-                "layers were replaced after optimize: replace them in the model that it is given."
-            )
-        for here, name, theirs, part in self.links:
-            module = theirs._modules.get(part)
-            if module is None:
-                here._parameters[name] = theirs._parameters[part]
-            else:
-                here._modules[name] = module
-        if stack.training != self.training:
-            stack.train(self.training)
-        if self.training and self.precision == "fp32":
-            for here, name, theirs, part in self.rates:
-                # What replaces a dropout, such as nn.Identity, drops nothing.
-                setattr(here, name, getattr(getattr(theirs, part), "p", 0.0))
-            layers: Iterable[Any] = stack.layers
-            for layer, theirs in zip(layers, self.own_layers, strict=True):
-                layer.gradient_checkpointing = theirs.gradient_checkpointing
-        return stack
+    def layout(self, module: nn.Module, x: Tensor, hidden: Tensor | None) -> Layout | None:
+        """Where the tokens are, or None where vectors at padding must be those of transformers.
+
+        Args:
+            module: what processes the tokens.
+            x: B×T or B×T×C.
+            hidden: B×T, True at padding; or None.
+        """
+        batch, length = x.shape[:2]
+        # Without values, nothing is known of padding.
+        padding = None if hidden is None or hidden.is_meta else Padding.read(hidden)
+        # In int8, a difference by rounding can become one of a whole step.
+        alone = self.precision == "int8"
+        if padding is None:
+            return Layout(batch, length, alone=alone)
+        if self.keeps_padding:
+            return None
+        stays = padding.inside if alone else padding.scattered
+        if stays or not by_token(module):
+            return Layout(batch, length, padding.mask)
+        return Layout.of(padding, batch, length, alone)
 
 
-def _refuse(encoder: Any, *_: Any) -> None:
-    """Raise a UsageError; a hook called before the state dict of converted layers is built."""
-    raise UsageError(
-        f"layers in {encoder.precision} are for inference and cannot be saved: save the model "
-        "that was given to optimize."
+def packed(layout: Layout, x: Tensor) -> Tensor:
+    """The tokens as one text: B×T×C -> 1×N×C, or x itself where padding stays."""
+    return x if layout.batch_cells is None else layout.pack(x)[None]
+
+
+def prepared_in(named: dict[str, Any]) -> list[Prepared]:
+    """What `Hooks.before` has put among the arguments of a module."""
+    mask = named.get("attention_mask")
+    masks = mask.values() if isinstance(mask, dict) else (mask, named.get("relative_pos"))
+    return [each for each in masks if isinstance(each, Prepared)]
+
+
+class SelfAttention:
+    """What the classes of self-attention here share."""
+
+    #: Queries, keys and values.
+    projections: ClassVar[tuple[str, ...]] = ()
+    _modules: dict[str, Any]
+    attention_head_size: int
+
+    def scale(self, encoding: Any = None) -> float:
+        """The factor of the queries."""
+        return self.attention_head_size**-0.5
+
+    def projected(self, x: Tensor, scale: float) -> list[Tensor]:
+        """Scaled queries, keys and values: B×T×C each."""
+        first, second, third = [self._modules[name] for name in self.projections]
+        if type(first) is type(second) is type(third) is Third:
+            return list(first.joined(x).chunk(3, -1))
+        return [first(x) * scale, second(x), third(x)]
+
+
+class Third(nn.Module):
+    """One of three linear layers, of which self-attention computes one product.
+
+    Args:
+        joined: scaled queries, keys and values, C -> 3C.
+        index: 0, 1 or 2.
+        scale: of the queries.
+    """
+
+    def __init__(self, joined: nn.Module, index: int, scale: float):
+        super().__init__()
+        self.joined = joined
+        self.index = index
+        self.scale = scale
+
+    def forward(self, x: Tensor) -> Tensor:
+        """What the layer itself would return, without the scale."""
+        third: Tensor = self.joined(x).chunk(3, -1)[self.index]
+        return third if self.index else third / self.scale
+
+
+def attend(
+    prepared: Prepared,
+    qkv: list[Tensor],
+    heads: int,
+    p: float,
+    relative: RelativeVectors | None = None,
+) -> Tensor:
+    """Attention of what has been projected: three of B×T×C or 1×N×C -> the same shape.
+
+    Args:
+        prepared: the layout and what the backend has prepared.
+        qkv: scaled queries, keys and values.
+        heads: H.
+        p: probability of dropping an attention weight.
+        relative: vectors by distance, or None.
+    """
+    layout = prepared.layout
+    is_packed = layout.batch_cells is not None
+    q, k, v = (layout.per_head(x[0] if is_packed else x, heads) for x in qkv)
+    out = prepared.backend.attend(q, k, v, prepared, p, relative)
+    # B×H×T×D -> B×T×C -> N×C
+    out = layout.from_attention(out.transpose(1, 2).flatten(2))
+    return out[None] if is_packed else out
+
+
+def is_read(linear: Any, following: Any) -> bool:
+    """Whether anything but the module that follows may read what a linear layer returns.
+
+    If not, it can be changed in place: allocating a tensor of this size takes as long as gelu.
+    """
+    return (
+        torch.is_grad_enabled()
+        or type(linear) not in PLAIN
+        or bool(linear._forward_hooks or following._forward_hooks or following._forward_pre_hooks)
     )
 
 
-def _owner(module: nn.Module, path: str) -> tuple[nn.Module, str]:
-    """The module that has the part at this path, and the part's name."""
-    owner, _, name = path.rpartition(".")
-    return module.get_submodule(owner), name
+def is_gelu(act: Any) -> bool:
+    """Whether a module of transformers computes the exact gelu."""
+    return type(act) is GELUActivation and act.act is F.gelu
 
 
-def _activation(act: Any) -> Any:
-    """The function of `hidden_act`, a name of transformers or a function."""
-    if act == "gelu":
-        # `TransformerLayer` knows this one by its function.
-        return F.gelu
-    return ACT2FN[act] if isinstance(act, str) else act
+def by_token(module: nn.Module) -> bool:
+    """Whether all parts of a module compute each token alone, apart from attention."""
+    kinds: Any = map(type, module.modules())
+    return all(map(_is_by_token, kinds)) and not any(map(changed, module.modules()))
+
+
+@functools.cache
+def _is_by_token(kind: Any) -> bool:
+    if kind.__module__ == activation.__name__:
+        return kind is not nn.MultiheadAttention
+    return kind in BY_TOKEN or kind.__module__.startswith(OWN)
+
+
+def changed(module: nn.Module) -> bool:
+    """Whether a user has changed what calling a module does."""
+    if "forward" in module.__dict__ or module._backward_hooks or module._backward_pre_hooks:
+        return True
+    # transformers 5 collects outputs by hooks of its own.
+    hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
+    return not all(str(getattr(each, "__module__", "")).startswith(OWN) for each in hooks)

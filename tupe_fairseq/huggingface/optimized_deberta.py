@@ -1,64 +1,139 @@
-"""`DebertaV2Model` of transformers, computed by the encoding `deberta`."""
+"""DeBERTa-v2 and v3: self-attention without tensors of T×T×C."""
 
-from typing import Any, ClassVar
+from typing import Any, cast
 
-import transformers
-from torch import Tensor
-from transformers.modeling_outputs import BaseModelOutput
+import torch
+from torch import Tensor, nn
+from transformers.models.deberta_v2 import modeling_deberta_v2
 
-from ..position.deberta import released_options
-from .encoder import HuggingFaceStack
-from .optimized import Link, Optimized
+from ..attention import Prepared
+from ..position.base import PositionEncoding
+from ..position.deberta import DebertaPosition, released_options
+from ..position.relative import ByDistance, RelativeVectors
+from .optimized import CLASSES, Hooks, SelfAttention, attend, by_token, packed
 
 
-class DebertaV2Model(Optimized, transformers.DebertaV2Model):
-    """transformers' DebertaV2Model, of DeBERTa-v2 and v3."""
+class DebertaHooks(Hooks):
+    """The hooks of an encoder whose layers hand on what is in the place of relative positions."""
 
-    parts: ClassVar = {
-        **Optimized.parts,
-        "self_attn.q_proj": ("attention.self", "query_proj"),
-        "self_attn.k_proj": ("attention.self", "key_proj"),
-        "self_attn.v_proj": ("attention.self", "value_proj"),
-    }
+    #: The encoder always returns hidden states.
+    unserved = ("query_states", "relative_pos", "output_attentions")
 
-    @classmethod
-    def unsupported(cls, model: Any) -> str:
+    @staticmethod
+    def unsupported(model: Any) -> str:
         config = model.config
         if not config.relative_attention:
             return "relative_attention is False"
         if getattr(config, "conv_kernel_size", 0):
             return f"conv_kernel_size is {config.conv_kernel_size}"
-        if model.z_steps > 1:
-            return f"z_steps is {model.z_steps}"
-        return ""
+        return f"z_steps is {model.z_steps}" if model.z_steps > 1 else ""
 
-    def encoding_options(self) -> tuple[str, dict[str, Any]]:
+    def build_encoding(self) -> PositionEncoding:
         # The embeddings add the absolute positions, if there are any.
-        return "deberta", {**released_options(self.config), "deberta_absolute": False}
+        options = {**released_options(self.config), "deberta_absolute": False}
+        encoding: Any = self.encoding_of("deberta", **options)
+        # The encoder has the vectors, and hands them to its layers.
+        encoding.weight = nn.Parameter(torch.empty(len(encoding.weight), 0))
+        encoding.norm = None
+        return encoding
 
-    def make_links(self, stack: HuggingFaceStack) -> list[Link]:
-        positions = stack.embed_positions
-        encoder = self.encoder
-        links = [
-            *super().make_links(stack),
-            (positions, "weight", encoder.rel_embeddings, "weight"),
-        ]
-        if positions.norm is not None:
-            links.append((positions, "norm", encoder, "LayerNorm"))
-        for terms, theirs in zip(stack.layers.terms(), encoder.layer, strict=True):
-            for name, part in (("pos_k_proj", "pos_key_proj"), ("pos_q_proj", "pos_query_proj")):
-                if getattr(terms, name, None) is not None:
-                    links.append((terms, name, theirs.attention.self, part))
-        return links
+    def before(self, module: Any, args: Any, named: dict[str, Any]) -> Any:
+        if len(args) != 2 or not self.serves(module.layer, named):
+            return None
+        x, mask = args
+        if mask.shape != x.shape[:2]:
+            return None
+        layout = self.layout(module, x, mask == 0)
+        if layout is None:
+            return None
+        self.encoding.to(x.device)
+        prepared = self.plan.prepare(self.encoding, x, layout)
+        # Of four dimensions, which the encoder hands on.
+        all_seen = x.new_ones(1, 1, 1, 1)
+        return (packed(layout, x), all_seen), {**named, "relative_pos": prepared}
 
-    def make_rates(self, stack: HuggingFaceStack) -> list[Link]:
-        attentions = [layer.attention.self for layer in self.encoder.layer]
-        tables = [
-            (terms, "dropout", theirs, "pos_dropout")
-            for terms, theirs in zip(stack.layers.terms(), attentions, strict=True)
-            if terms is not None
-        ]
-        return [*super().make_rates(stack), *tables]
 
-    def output(self, last: Tensor, **more: Any) -> Any:
-        return BaseModelOutput(last_hidden_state=last, **more)
+class DisentangledSelfAttention(SelfAttention, modeling_deberta_v2.DisentangledSelfAttention):
+    """As the class of transformers; `relative_pos` may be what has been prepared."""
+
+    projections = ("query_proj", "key_proj", "value_proj")
+    #: Of the vectors by distance that have been computed for all lengths, the first distances.
+    firsts: dict[str, int] | None = None
+
+    def forward(
+        self,
+        hidden_states: Tensor,
+        attention_mask: Any,
+        output_attentions: bool = False,
+        query_states: Tensor | None = None,
+        relative_pos: Any = None,
+        rel_embeddings: Any = None,
+    ) -> Any:
+        if not isinstance(relative_pos, Prepared):
+            more = (output_attentions, query_states, relative_pos, rel_embeddings)
+            return super().forward(hidden_states, attention_mask, *more)
+        encoding = cast(DebertaPosition, relative_pos.encoding)
+        relative = self.relative(encoding, rel_embeddings, relative_pos.layout.length)
+        qkv = self.projected(hidden_states, self.scale(encoding))
+        # Of nn.Identity, there is none.
+        p = getattr(self.dropout, "p", 0.0) if self.dropout.training else 0.0
+        return attend(relative_pos, qkv, self.num_attention_heads, p, relative), None
+
+    def scale(self, encoding: Any = None) -> float:
+        return float((encoding.score_terms * self.attention_head_size) ** -0.5)
+
+    def relative(
+        self, encoding: DebertaPosition, table: Tensor, length: int
+    ) -> RelativeVectors | None:
+        """The vectors by distance of T tokens.
+
+        Args:
+            encoding: that of the configuration.
+            table: P, normalised where the configuration says so.
+            length: T.
+        """
+        if self.firsts is not None:
+            fixed: dict[str, Any] = {
+                name: ByDistance(self.get_buffer(name), first).within(length, length)
+                for name, first in self.firsts.items()
+            }
+            return RelativeVectors(**fixed)
+        if not self.pos_att_type:
+            return None
+        own: Any = self
+        shared = self.share_att_key
+        of_keys: Any = own.key_proj if shared else getattr(own, "pos_key_proj", None)
+        of_queries: Any = own.query_proj if shared else getattr(own, "pos_query_proj", None)
+        near = encoding.rows_reached(length)
+        reached = slice(encoding.rows_a_side - near, encoding.rows_a_side + near)
+        parts = (self.pos_dropout, of_keys, of_queries)
+        if all(part is None or by_token(part) for part in parts):
+            table = table[reached]
+            reached = slice(None)
+        # As in transformers, of three dimensions.
+        rows = self.pos_dropout(table[None])
+        for_queries = None
+        for_keys = None
+        if "c2p" in self.pos_att_type:
+            for_queries = encoding.by_distance(of_keys(rows)[0, reached], length, reverse=True)
+        if "p2c" in self.pos_att_type:
+            queries = of_queries(rows)[0, reached] * self.scale(encoding)
+            for_keys = encoding.by_distance(queries, length, reverse=True)
+        return RelativeVectors(for_queries, for_keys)
+
+    def fix(self, encoding: DebertaPosition, table: Tensor) -> None:
+        """Compute the vectors by distance once, of weights that are constant."""
+        # From here on, all distances share the last bucket.
+        longest = max(encoding.shape.max_positions, encoding.relative_clip) + 1
+        vectors = self.relative(encoding, table, longest)
+        firsts = {}
+        for name in ("for_queries", "for_keys"):
+            by_distance: ByDistance | None = getattr(vectors, name, None)
+            if by_distance is not None:
+                buffer = by_distance.vectors.contiguous()
+                self.register_buffer(name, buffer, persistent=False)
+                firsts[name] = by_distance.first
+        self.firsts = firsts or None
+
+
+CLASSES[modeling_deberta_v2.DisentangledSelfAttention] = DisentangledSelfAttention

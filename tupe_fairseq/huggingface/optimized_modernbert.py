@@ -1,86 +1,121 @@
-"""`ModernBertModel` of transformers, computed by pre-LN layers with rotary positions."""
+"""ModernBERT: self-attention that computes no keys outside its window."""
 
-from collections.abc import Iterable
 from typing import Any, ClassVar
 
-import transformers
+import torch
 from torch import Tensor
-from transformers.modeling_outputs import BaseModelOutput
+from transformers.models.modernbert import modeling_modernbert
 
-from ..attention import Layout
-from .encoder import HuggingFaceStack, Record
-from .modernbert import layer_options, rotation, windows
-from .optimized import Link, Optimized
-from .precision import JoinedAttention
+from ..attention import LayerPlan, Prepared
+from .optimized import CLASSES, Hooks, SelfAttention, attend, is_gelu, is_read, packed
+
+GLOBAL = "full_attention"
+LOCAL = "sliding_attention"
 
 
-class ModernBertModel(Optimized, transformers.ModernBertModel):
-    """transformers' ModernBertModel."""
+class ModernBertHooks(Hooks):
+    """The hooks of an encoder whose embeddings have no positions: its inputs are packed."""
 
-    parts: ClassVar = {
-        "self_attn.qkv_proj": ("attn", "Wqkv"),
-        "self_attn.out_proj": ("attn", "Wo"),
-        "self_attn_layer_norm": ("", "attn_norm"),
-        "fc1": ("mlp", "Wi"),
-        "fc2": ("mlp", "Wo"),
-        "final_layer_norm": ("", "mlp_norm"),
-    }
-    dropouts: ClassVar = {"activation_dropout_module.p": ("mlp", "drop")}
-    body = "layers"
+    owner = ""
+    parts = ("layers", "final_norm")
+    unserved = ("output_attentions", "output_hidden_states", "is_causal")
+    inputs: ClassVar = ("input_ids", "attention_mask", "position_ids", "inputs_embeds")
 
-    @classmethod
-    def unsupported(cls, model: Any) -> str:
-        found = len(model.layers)
-        expected = model.config.num_hidden_layers
-        # Which of them are global is known by their numbers.
-        return f"num_hidden_layers is {expected}, but it has {found}" if found != expected else ""
+    def __init__(self, config: Any):
+        super().__init__(config)
+        window = config.local_attention // 2
+        self.plans = {GLOBAL: self.plan, LOCAL: LayerPlan.of(self.encoding, window=window)}
 
-    @property
-    def own_layers(self) -> Iterable[Any]:
-        return self.layers
+    @staticmethod
+    def unsupported(model: Any) -> str:
+        reach = model.config.local_attention
+        return f"unsupported local_attention {reach}" if reach < 2 else ""
 
-    def encoding_options(self) -> tuple[str, dict[str, Any]]:
-        config = self.config
-        options = {**rotation(config), **windows(config), "num_layers": config.num_hidden_layers}
-        return "rope", options
+    @staticmethod
+    def attention_of(layer: Any) -> Any:
+        return getattr(layer, "attn", None)
 
-    def stack_options(self) -> dict[str, Any]:
-        return {
-            "attention_dropout": 0.0,
-            "normalize_before": True,
-            "layer_options": layer_options(self.config),
+    def before(self, module: Any, args: Any, named: dict[str, Any]) -> Any:
+        inputs = dict(zip(self.inputs, args, strict=False)) | named
+        mask = inputs.get("attention_mask")
+        name = "input_ids" if inputs.get("input_ids") is not None else "inputs_embeds"
+        x = inputs.get(name)
+        if x is None or not x.numel() or not self.serves(module.layers, inputs):
+            return None
+        if mask is not None and not (isinstance(mask, Tensor) and mask.shape == x.shape[:2]):
+            return None
+        seen = None if mask is None else mask.ne(0)
+        layout = self.layout(module, x, None if seen is None else ~seen)
+        if layout is None:
+            return None
+        dtype = module.final_norm.weight.dtype
+        like = torch.empty(0, dtype=dtype, device=x.device)
+        prepared = {
+            kind: plan.prepare(self.encoding, like, layout) for kind, plan in self.plans.items()
         }
+        inputs |= {name: packed(layout, x), "attention_mask": prepared}
+        if seen is not None and layout.batch_cells is not None:
+            positions = inputs.get("position_ids")
+            if positions is None:
+                # From the first token of each text on, wherever its padding is.
+                positions = seen.cumsum(1) - 1
+            inputs["position_ids"] = packed(layout, positions.expand(x.shape[:2]))
+        return (), inputs
 
-    def make_links(self, stack: HuggingFaceStack) -> list[Link]:
-        layers: Iterable[Any] = stack.layers
-        for layer in layers:
-            attention = layer.self_attn
-            layer.self_attn = JoinedAttention(attention, attention.scaling)
-        return [*super().make_links(stack), (stack, "layer_norm", self, "final_norm")]
 
-    def forward(  # type: ignore[override]
+class ModernBertAttention(SelfAttention, modeling_modernbert.ModernBertAttention):
+    """As the class of transformers; `attention_mask` may be what has been prepared."""
+
+    def forward(
         self,
-        input_ids: Tensor | None = None,
+        hidden_states: Tensor,
+        position_embeddings: Any = None,
         attention_mask: Any = None,
-        position_ids: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        **more: Any,
+        **named: Any,
     ) -> Any:
-        """As the class of transformers, which itself computes positions that are given."""
-        inputs = {"input_ids": input_ids, "inputs_embeds": inputs_embeds}
-        return self.compute(inputs, attention_mask, {**more, "position_ids": position_ids})
+        prepared = self.prepared(attention_mask, **named)
+        if not isinstance(prepared, Prepared):
+            named |= {"position_embeddings": position_embeddings, "attention_mask": attention_mask}
+            return super().forward(hidden_states, **named)
+        if position_embeddings is None:
+            # In transformers 4, layers compute them.
+            position_embeddings = self.rotary_emb(hidden_states, named["position_ids"])
+        qkv = self.Wqkv(hidden_states).unflatten(-1, (3, -1, self.head_dim))
+        q, k, v = qkv.unbind(-3)
+        rotate = modeling_modernbert.apply_rotary_pos_emb
+        q, k = rotate(q, k, *position_embeddings, unsqueeze_dim=2)
+        heads = q.size(-2)
+        flat = [(q * self.head_dim**-0.5).flatten(2), k.flatten(2), v.flatten(2)]
+        p = self.attention_dropout if self.training else 0.0
+        return self.out_drop(self.Wo(attend(prepared, flat, heads, p))), None
 
-    def _unserved(self, mask: Any, more: dict[str, Any]) -> str:
-        # transformers 4 has no `layer_types`, and the last hidden states without the final norm.
-        if more.get("output_hidden_states") and not hasattr(self.config, "layer_types"):
-            return "output_hidden_states in transformers 4"
-        return super()._unserved(mask, more)
+    def prepared(self, mask: Any, sliding_window_mask: Any = None, **_: Any) -> Any:
+        """The mask of this layer, of which transformers 4 gives two."""
+        is_local = sliding_window_mask is not None and self.local_attention[0] > 0
+        return sliding_window_mask if is_local else mask
 
-    def _run(self, x: Tensor, layout: Layout, record: Record) -> Tensor:
-        """Rotations of longer texts than the configuration says are computed once, too."""
-        if layout.length > self.stack.embed_positions.shape.max_positions:
-            self.stack.embed_positions = self.encoding(layout.length)
-        return super()._run(x, layout, record)
 
-    def output(self, last: Tensor, **more: Any) -> Any:
-        return BaseModelOutput(last_hidden_state=last, **more)
+class ModernBertMLP(modeling_modernbert.ModernBertMLP):
+    """As the class of transformers; the gate is applied in place."""
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        if not is_gelu(self.act) or is_read(self.Wi, self.act):
+            return super().forward(hidden_states)
+        x, gate = self.Wi(hidden_states).chunk(2, -1)
+        out: Tensor = self.Wo(self.drop(self.act(x).mul_(gate)))
+        return out
+
+
+class ModernBertModel(modeling_modernbert.ModernBertModel):
+    """As the class of transformers 4; the mask may be what has been prepared."""
+
+    def _update_attention_mask(self, attention_mask: Any, *args: Any, **named: Any) -> Any:
+        if isinstance(attention_mask, dict):
+            return attention_mask[GLOBAL], attention_mask[LOCAL]
+        return super()._update_attention_mask(attention_mask, *args, **named)
+
+
+if hasattr(modeling_modernbert.ModernBertModel, "_update_attention_mask"):
+    CLASSES[modeling_modernbert.ModernBertModel] = ModernBertModel
+CLASSES[modeling_modernbert.ModernBertAttention] = ModernBertAttention
+CLASSES[modeling_modernbert.ModernBertMLP] = ModernBertMLP

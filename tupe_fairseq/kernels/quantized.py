@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ..base.errors import ConfigurationError
 from . import native
-from .linear import NO_ACTIVATION, LinearWithGelu, rows_to_add
+from .linear import NO_ACTIVATION, rows_to_add
 
 #: The largest weight, and the largest on processors without VNNI, where a sum of two products of
 #: numbers in 8 bits overflows.
@@ -29,7 +29,7 @@ CHANNELS = 16
 MADE = ("packed", "blocks")
 
 
-class QuantizedLinear(LinearWithGelu):
+class QuantizedLinear(nn.Module):
     """A linear layer with a constant weight in 8 bits, for inference on CPUs.
 
     Each row of the input is quantized when it comes: x ≈ low + step · q, with q from 0 to 255,
@@ -65,17 +65,17 @@ class QuantizedLinear(LinearWithGelu):
         # Of the weight; oneDNN asks for them.
         self.register_buffer("zeros", torch.zeros(len(weight), dtype=torch.int32))
 
-    def forward(self, x: Tensor, gelu: bool = False) -> Tensor:
-        """The product in fp32, and gelu of it if asked for: B×T×I -> B×T×O, or N×I -> N×O.
+    def forward(self, x: Tensor) -> Tensor:
+        """The product in fp32: B×T×I -> B×T×O, or N×I -> N×O.
 
         Raises:
             ConfigurationError: in a backward pass.
         """
         if torch.is_grad_enabled() and x.requires_grad:
-            return _ForInference.apply(x, self, gelu)
-        return self.product(x, gelu)
+            return _ForInference.apply(x, self)
+        return self.product(x)
 
-    def product(self, x: Tensor, gelu: bool) -> Tensor:
+    def product(self, x: Tensor) -> Tensor:
         """What `forward` returns, without a gradient."""
         rows = x.detach().flatten(0, -2).float().contiguous()
         kernels = native.serving(rows)
@@ -87,7 +87,6 @@ class QuantizedLinear(LinearWithGelu):
         else:
             q, ranges = _quantize_in_c(rows)
             out = _scale_in_c(self._integers(q), ranges, self.sums, self.bias)
-        out = torch.ops.aten.gelu_(out) if gelu else out
         return out.view(*x.shape[:-1], -1)
 
     def _has_few(self, rows: Tensor) -> bool:
@@ -142,8 +141,8 @@ class _ForInference(torch.autograd.Function):
     """The product of an input that needs a gradient, which there is none of."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, layer: QuantizedLinear, gelu: bool) -> Tensor:
-        return layer.product(x, gelu)
+    def forward(ctx: Any, x: Tensor, layer: QuantizedLinear) -> Tensor:
+        return layer.product(x)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:

@@ -106,7 +106,7 @@ def write(
 
 def _program(converted: Converted, head: str | None, outputs: int) -> WithPooling:
     """The model in the form that is exported, with this number of outputs."""
-    from ...huggingface.precision import join_products
+    from .joined import join_products
 
     built = to_transformers(converted, "tupe", head)
     join_products(built.base_model.encoder)

@@ -1,0 +1,54 @@
+"""What `optimize` leaves as it is, and what it refuses."""
+
+import re
+
+import pytest
+from torch import nn
+
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+
+from tests.huggingface.encoders import build  # noqa: E402
+from tupe_fairseq.base.errors import UsageError  # noqa: E402
+from tupe_fairseq.huggingface import optimize  # noqa: E402
+
+
+def with_another(name: str) -> nn.Module:
+    """With a subclass of its self-attention in a layer."""
+    model = build(name)
+    layer = (model.layers if name == "modernbert" else model.encoder.layer)[1]
+    module = layer.attn if name == "modernbert" else layer.attention.self
+    module.__class__ = type("Another", (type(module),), {})
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        (lambda: with_another("bert"), "the self-attention of layer 1 is not that of transfor"),
+        (lambda: with_another("modernbert"), "self-attention of layer 1 is not that of transfor"),
+        (lambda: build("bert", is_decoder=True), "BertModel (it is a decoder)"),
+        (lambda: build("v3", conv_kernel_size=3), "DebertaV2Model (conv_kernel_size is 3)"),
+        (lambda: build("modernbert", local_attention=1), "unsupported local_attention 1"),
+        (lambda: build("v3", relative_attention=False), "(relative_attention is False)"),
+        (lambda: build("v3", position_buckets=256), "(--deberta-buckets is 256, but must be"),
+        (lambda: nn.Linear(2, 2), "nothing to optimize in Linear: it has none of BertModel"),
+    ],
+)
+def test_what_stays_is_named(model, reason):
+    model = model()
+    with pytest.warns(UserWarning, match=re.escape(reason)) as warned:
+        assert type(optimize(model)) is type(model)
+    assert len(warned) == 1
+
+
+@pytest.mark.parametrize(
+    ("model", "precision", "message"),
+    [
+        (lambda: build("bert"), "fp8", "precision is 'fp8', but must be one of: fp32, bf16, int8"),
+        (lambda: "MiniLM", "fp32", "model is a str, but must be an nn.Module or a pipeline"),
+        (lambda: build("bert").to("meta"), "fp32", "parameters on the meta device"),
+    ],
+)
+def test_bad_input(model, precision, message):
+    with pytest.raises(UsageError, match=message):
+        optimize(model(), precision)
