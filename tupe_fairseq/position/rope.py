@@ -22,6 +22,7 @@ from ..base.errors import ConfigurationError
 from ..base.options import Mark
 from ..kernels.rotation import rotate
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
+from .dtypes import widened
 from .rope_scaling import ROPE_SCALINGS, build_scaling, factor_and_length
 from .tables import ConstantTable
 from .unused import refuse_unused, warn_unused
@@ -71,11 +72,13 @@ class Rotation(nn.Module):
         self.cos = ConstantTable(angles.cos() * magnitude)
         self.sin = ConstantTable(angles.sin() * magnitude)
 
-    def forward(self, positions: slice, *vectors: Tensor) -> list[Tensor]:
-        """Rotate tensors of B×H×T×D at T positions."""
-        dtype = vectors[0].dtype
-        cos = self.cos(dtype, positions)
-        sin = self.sin(dtype, positions)
+    def at(self, positions: slice | Tensor) -> tuple[Tensor, Tensor]:
+        """Cosines and sines at these positions, in fp64."""
+        return self.cos(torch.float64, positions), self.sin(torch.float64, positions)
+
+    def forward(self, tables: tuple[Tensor, Tensor], *vectors: Tensor) -> list[Tensor]:
+        """Rotate tensors of B×H×T×D by what `at` returned for T positions."""
+        cos, sin = (table.to(widened(vectors[0].dtype)) for table in tables)
         if cos.dim() == 3:
             # T×B×(R/2) -> B×1×T×(R/2)
             cos = cos.transpose(0, 1)[:, None]
@@ -142,6 +145,8 @@ class RotaryPosition(PositionEncoding):
         self.rotation = self._rotation(shape.max_positions)
         #: In its place in one pass (`for_pass`); in a list, because copies share their submodules.
         self.in_pass: list[Rotation] = []
+        #: Cosines and sines of packed tokens in one pass (`for_tokens`).
+        self.at_tokens: tuple[Tensor, Tensor] | None = None
         self.local: RotaryPosition | None = None
         if rope_theta_local is not None:
             self._check_local_theta(rope_theta_local)
@@ -179,6 +184,14 @@ class RotaryPosition(PositionEncoding):
         scaled.in_pass = [self._rotation(length, lengths[:, None])]
         return scaled
 
+    def for_tokens(self, positions: Tensor) -> PositionEncoding | None:
+        if self.in_pass:
+            # Each text has frequencies of its own.
+            return None
+        of_tokens = copy.copy(self)
+        of_tokens.at_tokens = self.rotation.at(positions)
+        return of_tokens
+
     def check_decoding(self) -> None:
         if self.scaling.depends_on_length:
             raise ConfigurationError(
@@ -196,12 +209,12 @@ class RotaryPosition(PositionEncoding):
     def rotate(
         self, q: Tensor, k: Tensor, v: Tensor, start: int = 0
     ) -> tuple[Tensor, Tensor, Tensor]:
-        positions = slice(start, start + q.size(2))
         rotation = self.in_pass[0] if self.in_pass else self.rotation
+        tables = self.at_tokens or rotation.at(slice(start, start + q.size(2)))
         if self.rotates_values:
-            q, k, v = rotation(positions, q, k, v)
+            q, k, v = rotation(tables, q, k, v)
         else:
-            q, k = rotation(positions, q, k)
+            q, k = rotation(tables, q, k)
         return q, k, v
 
     def _rotation(self, positions: int, lengths: int | Tensor = 0) -> Rotation:

@@ -107,6 +107,17 @@ class Layers(nn.ModuleList):
             )
         )
 
+    def take_packed(
+        self, encoding: PositionEncoding, x: Tensor, causal: bool, backend: str | None
+    ) -> bool:
+        """Whether all layers attend to packed tokens of x, B×T×C; arguments as in `prepare`."""
+        config = self.config
+        how = backend or config.attention_backend, causal and config.causal
+        compiled = self._are_compiled(x.device.type)
+        return all(
+            plan.takes_packed(encoding.at(plan.first), x, *how, compiled) for plan in self.plans
+        )
+
     def shared(self, prepare: Callable[[LayerPlan], Prepared]) -> list[Prepared]:
         """What each layer shares; `prepare` is called for the first of those that share it."""
         prepared: dict[int, Prepared] = {}
