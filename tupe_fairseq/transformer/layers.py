@@ -102,7 +102,7 @@ class Layers(nn.ModuleList):
         """Whether all layers attend to packed tokens of x, B×T×C; arguments as in `prepare`."""
         config = self.config
         how = backend or config.attention_backend, causal and config.causal
-        compiled = config.compile_layers
+        compiled = bool(config.compile_layers)
         return all(
             plan.takes_packed(encoding.at(plan.first), x, *how, compiled) for plan in self.plans
         )
