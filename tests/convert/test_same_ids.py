@@ -221,8 +221,9 @@ def test_back_in_transformers(classes, source, here, tmp_path):
 
 
 @writes_onnx
+@pytest.mark.parametrize("source", ["wordpiece", "bpe", "xlm-roberta"], indirect=True)
 def test_programs(source, tmp_path):
-    """Served texts are cut at the longest that the model reads."""
+    """Served texts are cut at the longest that the model reads; a program for each algorithm."""
     folder, tokenizer = source
     run("--from", "huggingface", folder, tmp_path / "out", "--to", "onnx")
     program = Program(tmp_path / "out")
