@@ -78,7 +78,8 @@ class Rotation(nn.Module):
 
     def forward(self, tables: tuple[Tensor, Tensor], *vectors: Tensor) -> list[Tensor]:
         """Rotate tensors of B×H×T×D by what `at` returned for T positions."""
-        cos, sin = (table.to(widened(vectors[0].dtype)) for table in tables)
+        wide = widened(vectors[0].dtype)
+        cos, sin = (table.to(wide) for table in tables)
         if cos.dim() == 3:
             # T×B×(R/2) -> B×1×T×(R/2)
             cos = cos.transpose(0, 1)[:, None]
