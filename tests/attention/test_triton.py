@@ -83,7 +83,8 @@ def test_padding_anywhere():
 def test_packed_tokens_in_some_layers():
     """Those with a window have a bias, and take packed tokens."""
     options = {"attention_window": 3, "global_every": 2}
-    x, mask = normal(2, LENGTH, EMBED_DIM, seed=0).to(DEVICE), KINDS["packed"][0].to(DEVICE)
+    x = normal(2, LENGTH, EMBED_DIM, seed=0).to(DEVICE)
+    mask = KINDS["packed"][0].to(DEVICE)
     found, expected = (
         enlarged(encoder_of("rope", LENGTH, options=options, attention_backend=name), 1).to(
             DEVICE

@@ -170,7 +170,10 @@ def test_memory_of_long_texts():
     """8 texts of 4,096 tokens and 12 heads: at most 1 GiB beside inputs and outputs."""
     from tupe_fairseq.kernels.triton_launch import Launch
 
-    batch, length, heads, half = 8, 4096, 12, {"dtype": torch.bfloat16, "device": "meta"}
+    batch = 8
+    length = 4096
+    heads = 12
+    half = {"dtype": torch.bfloat16, "device": "meta"}
     q = torch.empty(batch * length, heads, 64, **half)
     by_keys = triton_attention.transposed(torch.empty(heads, length, length, **half))
     starts = torch.empty(batch, dtype=torch.int64, device="meta")

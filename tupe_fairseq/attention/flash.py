@@ -35,7 +35,8 @@ class Flash(Backend):
     ) -> Inputs:
         padding = padding_scores(layout.padding_mask, dtype)
         if bias is None:
-            return Inputs(padding=padding, cumulative=cumulative_lengths(layout))
+            cumulative = cumulative_lengths(layout)
+            return Inputs(padding=padding, cumulative=cumulative, scales=cumulative is not None)
         # H×T×E -> 1×H×T×E
         parts = bias.to(dtype).parts()
         return Inputs(padding=padding, queries=parts["queries"][None], keys=parts["keys"][None])
@@ -51,7 +52,8 @@ class Flash(Backend):
     ) -> Tensor:
         inputs = prepared.inputs
         if inputs.cumulative is not None:
-            return packed_attention(q, k, v, inputs.cumulative, prepared.layout.length, p)
+            where = inputs.cumulative, prepared.layout.length
+            return packed_attention(q, k, v, *where, p, prepared.scale)
         queries = [q]
         keys = [k]
         if inputs.queries is not None and inputs.keys is not None:

@@ -34,19 +34,26 @@ def takes_packed(width: int, dtype: torch.dtype, device: str) -> bool:
 
 
 def packed_attention(
-    q: Tensor, k: Tensor, v: Tensor, cumulative: Tensor, longest: int, dropout: float = 0.0
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cumulative: Tensor,
+    longest: int,
+    dropout: float = 0.0,
+    scale: float = 1.0,
 ) -> Tensor:
-    """softmax(q kᵀ) v in each sequence of packed tokens, by FlashAttention (Dao 2023).
+    """softmax(scale · q kᵀ) v in each sequence of packed tokens, by FlashAttention (Dao 2023).
 
     torch has no public function for it with dropout.
 
     Args:
-        q: scaled queries, 1×H×N×D.
+        q: queries, 1×H×N×D.
         k: keys, 1×H×N×D.
         v: values, 1×H×N×D.
         cumulative: tokens of the first 0, ..., B sequences, B + 1 in int32.
         longest: T, not below any of the lengths.
         dropout: probability of dropping an attention weight.
+        scale: factor of the products.
 
     Returns:
         1×H×N×D.
@@ -56,7 +63,7 @@ def packed_attention(
     packed = [_concatenate([x], width).squeeze(0).transpose(0, 1) for x in (q, k, v)]
     where = cumulative, cumulative, longest, longest
     attend = torch.ops.aten._flash_attention_forward
-    out = attend(*packed, *where, dropout, False, False, scale=1.0)[0]
+    out = attend(*packed, *where, dropout, False, False, scale=scale)[0]
     return out.transpose(0, 1)[None, ..., : v.size(-1)]
 
 

@@ -42,7 +42,8 @@ class Triton(Sdpa):
     ) -> Inputs:
         inputs = super().prepare(bias, layout, heads, dtype)
         if inputs.bias is None:
-            return replace(inputs, cumulative=cumulative_lengths(layout))
+            cumulative = cumulative_lengths(layout)
+            return replace(inputs, cumulative=cumulative, scales=cumulative is not None)
         if layout.other_queries or dtype not in DTYPES:
             return inputs
         # 1×H×T×T -> H×T×T
@@ -62,9 +63,12 @@ class Triton(Sdpa):
         p: float,
         relative: RelativeVectors | None = None,
     ) -> Tensor:
-        inputs, layout, width = prepared.inputs, prepared.layout, q.size(-1)
+        inputs = prepared.inputs
+        layout = prepared.layout
+        width = q.size(-1)
         if inputs.cumulative is not None:
-            return packed_attention(q, k, v, inputs.cumulative, layout.length, p)
+            where = inputs.cumulative, layout.length
+            return packed_attention(q, k, v, *where, p, prepared.scale)
         if inputs.bias is None or inputs.sequences is None or width > triton_attention.WIDEST:
             scaled = q if prepared.scale == 1 else q * prepared.scale
             return super().attend(scaled, k, v, prepared, p, relative)

@@ -130,7 +130,8 @@ def _attention(
     from .triton_launch import Launch
 
     launch = Launch(q, k, v, bias, hidden, random, starts, lengths, longest, scale, dropout)
-    out, lse = _like(v, padded), _per_row(q)
+    out = _like(v, padded)
+    lse = _per_row(q)
     launch.forward(out, lse)
     return out, lse
 
@@ -167,7 +168,8 @@ def _gradients(
         by_keys = transposed(bias)
     inputs = q, k, v, by_keys, hidden, random
     launch = Launch(*inputs, starts, lengths, longest, scale, dropout)
-    d_out, delta = d_out.contiguous(), _per_row(q)
+    d_out = d_out.contiguous()
+    delta = _per_row(q)
     dq, dk, dv = (_like(x, padded) for x in (q, k, v))
     d_bias = _like_bias(q, bias if trains_bias else None)
     launch.deltas(out, d_out, delta)
@@ -183,7 +185,8 @@ def _gradients(
 def _(
     d_out: Tensor, out: Tensor, lse: Tensor, q: Tensor, k: Tensor, v: Tensor, *others: Any
 ) -> tuple[Tensor, ...]:
-    bias, trains_bias = others[0], others[-1]
+    bias = others[0]
+    trains_bias = others[-1]
     return _like(q), _like(k), _like(v), _like_bias(q, bias if trains_bias else None)
 
 

@@ -61,8 +61,10 @@ def forward(
 ):  # fmt: skip
     """BM queries of one sequence and head: their output, and their logsumexp to base 2."""
     # The sequences of one head are neighbours: its bias stays in the cache.
-    b, h = tl.program_id(1) % batch, tl.program_id(1) // batch
-    start, length = tl.load(starts + b).to(tl.int64), tl.load(lengths + b)
+    b = tl.program_id(1) % batch
+    h = tl.program_id(1) // batch
+    start = tl.load(starts + b).to(tl.int64)
+    length = tl.load(lengths + b)
     i = tl.program_id(0) * BM + tl.arange(0, BM)
     if tl.program_id(0) * BM >= length:
         return
@@ -122,7 +124,8 @@ def deltas(
     WIDTH: tl.constexpr, D: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
     """The sum over keys of weight times gradient, of BM rows and one head."""
-    h, i = tl.program_id(1), tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
+    h = tl.program_id(1)
+    i = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
     inside = i < rows_of_all
     of_out = _vectors(out + h * WIDTH, i, heads * WIDTH, inside, WIDTH, D, True).to(tl.float32)
     of_gradient = _vectors(d_out + h * WIDTH, i, heads * WIDTH, inside, WIDTH, D, True)
@@ -143,8 +146,10 @@ def keys_values(
     for each head from head0 on, ds_row rows and columns, which are multiples of the tiles. Weights
     have the factor of dropout, by which `delta` is divided.
     """
-    b, h = tl.program_id(1) % batch, head0 + tl.program_id(1) // batch
-    start, length = tl.load(starts + b).to(tl.int64), tl.load(lengths + b)
+    b = tl.program_id(1) % batch
+    h = head0 + tl.program_id(1) // batch
+    start = tl.load(starts + b).to(tl.int64)
+    length = tl.load(lengths + b)
     j = tl.program_id(0) * BN + tl.arange(0, BN)
     if tl.program_id(0) * BN >= length:
         return
@@ -205,8 +210,10 @@ def queries(
     WIDTH: tl.constexpr, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """The gradient of BM queries of one sequence and head, from the stored one of the scores."""
-    b, h = tl.program_id(1) % batch, head0 + tl.program_id(1) // batch
-    start, length = tl.load(starts + b).to(tl.int64), tl.load(lengths + b)
+    b = tl.program_id(1) % batch
+    h = head0 + tl.program_id(1) // batch
+    start = tl.load(starts + b).to(tl.int64)
+    length = tl.load(lengths + b)
     i = tl.program_id(0) * BM + tl.arange(0, BM)
     if tl.program_id(0) * BM >= length:
         return
@@ -235,7 +242,8 @@ def bias_sum(
     i = tl.program_id(1) * BM + tl.arange(0, BM)
     j = tl.program_id(0) * BN + tl.arange(0, BN)
     at = ds + h.to(tl.int64) * batch * ds_row * ds_row + j[:, None] * ds_row + i[None, :]
-    last_i, last_j = tl.program_id(1) * BM + BM - 1, tl.program_id(0) * BN + BN - 1
+    last_i = tl.program_id(1) * BM + BM - 1
+    last_j = tl.program_id(0) * BN + BN - 1
     total = tl.zeros([BN, BM], tl.float32)
     for b in range(batch):
         length = tl.load(lengths + b)

@@ -53,7 +53,9 @@ HALF = {
 }
 #: Hopper and the Blackwell of data centres; others have less shared memory.
 LARGE = (9, 10)
-SINGLE, SUM, INTERPRETED = Tiles(32, 32), Tiles(64, 64), Tiles(64, 32)
+SINGLE = Tiles(32, 32)
+SUM = Tiles(64, 64)
+INTERPRETED = Tiles(64, 32)
 
 
 @functools.cache
@@ -85,10 +87,19 @@ class Launch(NamedTuple):
 
     def forward(self, out: Tensor, lse: Tensor) -> None:
         """The output, and the logsumexp of the scores to base 2."""
-        tile, heads = self.tiles("forward"), self.q.size(1)
+        tile = self.tiles("forward")
+        heads = self.q.size(1)
         kernels.forward[self.grid(tile.BM, heads)](
-            *(*self[:8], out, lse, *self.strides, len(self.lengths), heads, len(self.q)),
-            *(self.scale, self.threshold, 1 / (1 - self.dropout)),
+            *self[:8],
+            out,
+            lse,
+            *self.strides,
+            len(self.lengths),
+            heads,
+            len(self.q),
+            self.scale,
+            self.threshold,
+            1 / (1 - self.dropout),
             **self.widths,
             **tile._asdict(),
         )
@@ -97,7 +108,7 @@ class Launch(NamedTuple):
         """For each row, the sum over keys of weight times gradient."""
         rows, heads = self.q.shape[:2]
         kernels.deltas[-(-rows // ROWS), heads](
-            *(out, d_out, delta, heads, rows, 1 - self.dropout), **self.widths, BM=ROWS
+            out, d_out, delta, heads, rows, 1 - self.dropout, **self.widths, BM=ROWS
         )
 
     def keys_values(
@@ -114,9 +125,20 @@ class Launch(NamedTuple):
         """
         tile = self.tiles("keys_values")
         kernels.keys_values[self.grid(tile.BN, len(ds))](
-            *(*self[:8], *from_output, dk, dv, ds, *self.strides, ds.size(-1)),
-            *(len(self.lengths), self.q.size(1), len(self.q), h),
-            *(self.scale, self.threshold, -math.log2(1 - self.dropout)),
+            *self[:8],
+            *from_output,
+            dk,
+            dv,
+            ds,
+            *self.strides,
+            ds.size(-1),
+            len(self.lengths),
+            self.q.size(1),
+            len(self.q),
+            h,
+            self.scale,
+            self.threshold,
+            -math.log2(1 - self.dropout),
             **self.widths,
             **tile._asdict(),
         )
@@ -125,8 +147,17 @@ class Launch(NamedTuple):
         """The gradient of the queries."""
         tile = self.tiles("queries")
         kernels.queries[self.grid(tile.BM, len(ds))](
-            *(self.k, ds, self.starts, self.lengths, dq, self.k.stride(0), ds.size(-1)),
-            *(len(self.lengths), self.q.size(1), h, self.scale),
+            self.k,
+            ds,
+            self.starts,
+            self.lengths,
+            dq,
+            self.k.stride(0),
+            ds.size(-1),
+            len(self.lengths),
+            self.q.size(1),
+            h,
+            self.scale,
             **self.widths,
             **tile._asdict(),
         )
@@ -140,7 +171,8 @@ class Launch(NamedTuple):
 
     def chunks(self) -> Iterator[tuple[int, Tensor]]:
         """The first of some heads, and room for the gradients of their scores."""
-        heads, batch = self.q.size(1), len(self.lengths)
+        heads = self.q.size(1)
+        batch = len(self.lengths)
         side = -(-self.longest // MULTIPLE) * MULTIPLE
         of_bias = 0 if self.bias is None else self.bias.numel() * self.bias.element_size()
         of_head = batch * side * side * self.q.element_size()

@@ -27,13 +27,15 @@ class JoinedAttention(TupeMultiheadAttention):
         scale: float = 1.0,
         terms: LayerTerms | None = None,
     ):
-        width, bias = attention.embed_dim, attention.q_proj.bias is not None
+        width = attention.embed_dim
+        bias = attention.q_proj.bias is not None
         with torch.device("meta"):
             super().__init__(width, attention.num_heads, attention.dropout, layer_terms=terms)
             self.qkv_proj = nn.Linear(width, 3 * width, bias)
         for name in ("q_proj", "k_proj", "v_proj"):
             delattr(self, name)
-        self.out_proj, self.scale = attention.out_proj, scale
+        self.out_proj = attention.out_proj
+        self.scale = scale
         self.train(attention.training)
 
     def _project(self, x: Tensor, layout: Layout) -> tuple[Tensor, Tensor, Tensor]:
