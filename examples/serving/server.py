@@ -1,9 +1,9 @@
 """Embed the texts of standard input, one line at a time, and tell how long they took.
 
-    python server.py all-MiniLM-L6-v2 torch int8 < texts.txt
+    python server.py all-MiniLM-L6-v2 onnxruntime int8 minilm-program < texts.txt
 
-Arguments: a model of sentence-transformers, the engine and the precision of `optimize`; or the
-model alone, which is then not optimized.
+Arguments: a model of sentence-transformers, and engine, precision and directory of `optimize`; or
+the model alone, which is then not optimized.
 """
 
 import resource
@@ -17,10 +17,13 @@ from sentence_transformers import SentenceTransformer
 from tupe_fairseq.huggingface import optimize
 
 
-def main(name: str, engine: str = "", precision: str = "fp32") -> None:
+def main(
+    name: str, engine: str = "", precision: str = "fp32", directory: str | None = None
+) -> None:
+    """Run the server; the arguments are those of the command line."""
     model = SentenceTransformer(name, device="cpu")
     if engine:
-        model = optimize(model, precision, inplace=True, engine=engine)
+        model = optimize(model, precision, True, engine, directory)
     model.encode("warm up")
     times = []
     for text in sys.stdin:

@@ -4,6 +4,7 @@ The program is that of `--to onnx` with features. It stands behind the encoder's
 that heads, sentence-transformers and pipelines use it as the encoder.
 """
 
+import json
 import os
 import tempfile
 import threading
@@ -222,14 +223,16 @@ def _refuse(encoder: Any, *_: Any) -> None:
 
 def _write(encoder: Any, folder: Path, precision: str) -> int:
     """Write the program, if it is not there; return the longest text that it takes."""
-    with tempfile.TemporaryDirectory() as source, quietly():
-        encoder.save_pretrained(source)
-        converted = huggingface.read(source)
-        if not (folder / onnx.FILE).exists():
+    file = folder / onnx.FILE
+    if not file.exists():
+        with tempfile.TemporaryDirectory() as source, quietly():
+            encoder.save_pretrained(source)
+            converted = huggingface.read(source)
             onnx.write(converted, folder, pooling="none", int8=precision == "int8")
-        elif not (folder / FILES[precision]).exists():
-            onnx.quantize(folder / onnx.FILE, folder / onnx.INT8_FILE)
-    return int(converted.settings["max_position_embeddings"])
+    elif not (folder / FILES[precision]).exists():
+        onnx.quantize(file, folder / onnx.INT8_FILE)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    return int(config["max_position_embeddings"])
 
 
 @torch.no_grad()
