@@ -62,7 +62,7 @@ setup(
     packages=find_packages(include=["tupe_fairseq", "tupe_fairseq.*"]),
     package_data={
         "tupe_fairseq": ["py.typed"],
-        "tupe_fairseq.kernels": ["kernels.c", "linear.c", "products.c", "diagonals.c"],
+        "tupe_fairseq.kernels": ["*.c"],
     },
     python_requires=">=3.10,<3.14",
     install_requires=[

@@ -100,7 +100,8 @@ def build(
     if terms is not None:
         parameters += terms.to(device, dtype).train(learns).parameters()
     x = torch.zeros(setting.batch, setting.length, setting.width, device=device, dtype=dtype)
-    dropout, plan = setting.dropout if learns else 0.0, LayerPlan.of(seen, terms)
+    dropout = setting.dropout if learns else 0.0
+    plan = LayerPlan.of(seen, terms)
     layer = TupeMultiheadAttention(setting.width, setting.heads).to(device, dtype)
 
     def begin():

@@ -94,7 +94,8 @@ class Serving:
 
     def cells(self) -> list[Cell]:
         """Tables in the order in which they are measured."""
-        args, lengths = self.args, [*([0] if self.texts else []), *self.args.lengths]
+        args = self.args
+        lengths = [*([0] if self.texts else []), *self.args.lengths]
         each = ((t, length, b) for t in args.threads for length in lengths for b in args.batch)
         return [Cell(*sizes) for sizes in each]
 
@@ -132,7 +133,8 @@ class Serving:
 
     def score(self) -> None:
         """The rank correlation of each way on STS-B, unless it is there."""
-        title, settings = "STS-B", self.settings(0)
+        title = "STS-B"
+        settings = self.settings(0)
         if self.pairs is None or self.encoder.folder is None or self.has(title, settings):
             return
         from scipy.stats import spearmanr

@@ -28,7 +28,10 @@ TYPES = {
     **dict.fromkeys(("q", "k", "v", "bias", "out", "d_out", "dk", "dv", "ds", "dq"), "*bf16"),
     **dict.fromkeys(("lse", "delta"), "*fp32"),
     **dict.fromkeys(("scale", "rescale", "log_rescale"), "fp32"),
-    **{"d_bias": "*bf16", "random": "*i32", "starts": "*i64", "lengths": "*i64"},
+    "d_bias": "*bf16",
+    "random": "*i32",
+    "starts": "*i64",
+    "lengths": "*i64",
 }
 SUMMED = ("bias_sum", SUM)
 #: Divisible by 16, as Triton finds at a launch with 512 tokens.
@@ -37,7 +40,8 @@ ALIGNED = {"q_row", "k_row", "v_row", "bias_head", "bias_row", "ds_row", "rows_o
 
 def compiled(name: str, gpu: int, tile: Tiles, width: int):
     """The compiled kernel, for vectors of this width."""
-    kernel, constants = getattr(triton_kernels, name), {"BM": tile.BM, "BN": tile.BN}
+    kernel = getattr(triton_kernels, name)
+    constants = {"BM": tile.BM, "BN": tile.BN}
     constants |= {"WIDTH": width, "D": width, "hidden": None}
     names = kernel.arg_names
     constants = {name: value for name, value in constants.items() if name in names}
@@ -69,7 +73,9 @@ def disassembled(cubin: bytes) -> tuple[int, str]:
 
 def loops(text: str) -> list[int]:
     """Instructions of each loop, in the order of their ends."""
-    begins, count, found = {}, 0, []
+    begins = {}
+    count = 0
+    found = []
     for line in text.splitlines():
         if label := re.match(r"(\.L_\w+):", line):
             begins[label[1]] = count

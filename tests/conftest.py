@@ -143,7 +143,8 @@ def in_quickstart(toy_masked_lm_data, toy_sentence_data, tmp_path, monkeypatch) 
             data = toy_sentence_data["single"]
             trained = fairseq_commands.finetune(data, tmp_path / name, "--num-classes", 2)
         else:
-            data, flags = toy_masked_lm_data, ("--position-encoding", name, "--max-update", 1)
+            data = toy_masked_lm_data
+            flags = ("--position-encoding", name, "--max-update", 1)
             flags += ("--tokens-per-sample", 32)
             trained = fairseq_commands.pretrain(data, tmp_path / name, *flags)
         model = tmp_path / ".quickstart/models" / name.replace("tupe_r", "pretrained")

@@ -96,11 +96,13 @@ class Program:
             AssertionError: the program has ended, and the condition does not hold.
             TimeoutExpired: it made no progress for ``patience`` seconds; it was killed.
         """
-        progress, end = None, 0.0
+        progress = None
+        end = 0.0
         while not condition():
             assert self.poll() is None or condition(), self._output()
             if time.monotonic() > end:
-                before, progress = progress, self._progress()
+                before = progress
+                progress = self._progress()
                 if before == progress:
                     os.killpg(self.pid, signal.SIGKILL)
                     raise TimeoutExpired(self.args, patience, *self._output())
@@ -170,7 +172,8 @@ def forking_path(folder: Path) -> Iterator[str]:
     if not Path("/proc/self/fd").exists():
         yield os.pathsep.join((str(programs), os.environ["PATH"]))
         return
-    file, hydra = folder / "stand_in.py", programs / "fairseq-hydra-train"
+    file = folder / "stand_in.py"
+    hydra = programs / "fairseq-hydra-train"
     file.write_text(STAND_IN)
     with multiprocessing.connection.Listener(family="AF_UNIX") as listener:
         threading.Thread(target=_serve, args=(listener,), daemon=True).start()

@@ -73,7 +73,7 @@ def test_trains_saves_and_reloads(trained, model, name):
     )
 
 
-@every_encoding
+@pytest.mark.parametrize("name", ["tupe_r", "rope", "deberta", "xpos"])
 def test_trains_on_modern_layers(toy_masked_lm_data, tmp_path, name):
     """Two updates with the layers of `tupe_roberta_modern_*`."""
     flags = ["--max-update", 2, "--gated-ffn", "geglu", "--no-norm-bias", "--no-attention-bias"]

@@ -33,7 +33,8 @@ def test_table_has_every_encoding():
 
 @pytest.mark.parametrize("name", list(POSITION_ENCODINGS))
 def test_row(name):
-    sides, sizes = not POSITION_ENCODINGS[name].causal_only, {"vocab_size": 32769}
+    sides = not POSITION_ENCODINGS[name].causal_only
+    sizes = {"vocab_size": 32769}
     encoding = build_position_encoding(name, 768, 12, 512, sides, num_layers=12, **sizes)
     seen = encoding.at(0)
     layer = seen.build_layer_terms()
@@ -176,12 +177,14 @@ def test_table_of_choice_is_that_of_the_benchmark():
 
 def test_numbers_are_in_the_files_that_are_linked():
     """Decimal numbers, percentages and thousands are rounded values of numbers there."""
-    checked, missing = 0, []
+    checked = 0
+    missing = []
     for section in sections():
         known = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", linked(section))]
         told = re.sub(OTHERS, "", section)
         for number in re.findall(r"\d+\.\d+|\d+(?= %)|\d,\d{3}", told):
-            value, places = float(number.replace(",", "")), len(number.partition(".")[2])
+            value = float(number.replace(",", ""))
+            places = len(number.partition(".")[2])
             checked += 1
             if value not in [round(each, places) for each in known]:
                 missing.append((number, section[:40]))

@@ -39,7 +39,8 @@ LOSSES = 2e-2
 #: Standard errors between a mean over random rows and its expectation.
 STANDARD_ERRORS = 6
 #: Slopes by differences in fp32, relative to the slope.
-SLOPE, STEP = 2e-2, 1e-2
+SLOPE = 2e-2
+STEP = 1e-2
 #: Derivatives by differences in fp64, with so small a step, of those computed in each dtype.
 DERIVATIVE = {torch.float64: 1e-6, torch.float32: 1e-4}
 SMALL_STEP = 1e-5

@@ -12,7 +12,8 @@ from fairseq.data import Dictionary, indexed_dataset
 
 from tests.convert import pieces
 
-TOPICS, WORDS_PER_TOPIC = 20, 10
+TOPICS = 20
+WORDS_PER_TOPIC = 10
 
 
 def word_dictionary() -> Dictionary:

@@ -60,7 +60,8 @@ def card(name: str) -> Card:
     title, *paragraphs = paragraphs_of(module)
     own = paragraphs_of(cls)
     if not paragraphs:
-        paragraphs, own = own, []
+        paragraphs = own
+        own = []
     encoding = _build(name, *SMALL)
     seen = encoding.at(0)
     terms = seen.build_layer_terms()
@@ -75,7 +76,8 @@ def card(name: str) -> Card:
         facts["Models"] = "decoders only"
     source = f"{module.__name__.replace('.', '/')}.py"
     visible = 2 if len(paragraphs[0]) < SHORT else 1
-    equation, notes = paragraphs[:visible], [*paragraphs[visible:], *own]
+    equation = paragraphs[:visible]
+    notes = [*paragraphs[visible:], *own]
     return Card(name, source, title, equation, notes, facts, cls.options())
 
 

@@ -27,10 +27,16 @@ from tupe_fairseq.position import POSITION_ENCODINGS
 from tupe_fairseq.transformer.config import StackConfig
 from tupe_fairseq.transformer.stack import TransformerStack
 
-WIDTH, HEADS, LAYERS, LENGTH = 64, 4, 2, 32
+WIDTH = 64
+HEADS = 4
+LAYERS = 2
+LENGTH = 32
 #: Kinds of tokens, of which 0 is [CLS]; how far to the left the answer is.
-TOKENS, SHIFT = 16, 3
-BATCH, LR, WARMUP = 32, 3e-3, 20
+TOKENS = 16
+SHIFT = 3
+BATCH = 32
+LR = 3e-3
+WARMUP = 20
 #: Sequences that measure the share of right answers.
 TESTED = 256
 #: Width and height of a figure in inches.

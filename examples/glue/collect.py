@@ -37,7 +37,8 @@ class Best(NamedTuple):
     scores: Scores
 
     def __str__(self) -> str:
-        low, high = min(self.scores), max(self.scores)
+        low = min(self.scores)
+        high = max(self.scores)
         runs = f"{len(self.scores)} run{'s' * (len(self.scores) > 1)}"
         return f"**{median(self.scores):.2f}** ({self.rate:g}: {low:.2f} to {high:.2f}, {runs})"
 

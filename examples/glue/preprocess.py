@@ -190,7 +190,8 @@ def preprocess(args: argparse.Namespace) -> None:
             raise UsageError(f"GLUE_DIR is {args.glue}, but has no {split.files[0]}.")
     tokenizer = Tokenizer(args.bpe, args.lowercase)
     lines = [f"{task.name}, {tokenizer.case}"]
-    words, counts = None, {}
+    words = None
+    counts = {}
     for split in task.splits:
         read = read_split(args.glue, task, split)
         if read is None:

@@ -29,10 +29,17 @@ from tupe_fairseq.transformer.layer_options import LayerOptions
 
 #: Arguments on which the meaning of the weights depends, beside the options of the encoding.
 ENCODER = (
-    *("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads"),
-    *("encoder_normalize_before", "activation_fn", "layernorm_embedding", "untie_weights_roberta"),
+    "encoder_layers",
+    "encoder_embed_dim",
+    "encoder_ffn_embed_dim",
+    "encoder_attention_heads",
+    "encoder_normalize_before",
+    "activation_fn",
+    "layernorm_embedding",
+    "untie_weights_roberta",
     *(each.name for each in (*model_options(), *declared_options(LayerOptions))),
-    *("layer_norm_eps", "type_vocab_size"),
+    "layer_norm_eps",
+    "type_vocab_size",
 )
 #: A value without characters that hydra interprets.
 WORD = r"[\w.+-]+"

@@ -51,7 +51,8 @@ def read_split(glue: Path, task: Task, split: Split) -> Read | None:
     path = find_file(glue, split)
     if path is None:
         return None
-    examples, left_out = [], Counter()
+    examples = []
+    left_out = Counter()
     needed = task.sentences if split.submission else (*task.sentences, task.label)
     rows = read_rows(path, "" if split.submission else "\t".join(task.headless))
     shared = path.name.startswith(MICROSOFT) and not split.submission

@@ -18,7 +18,8 @@ from examples.glue import pretrained
 from examples.glue.collect import report
 from examples.glue.tasks import TASKS
 from examples.shared import script
-from examples.shared.runner import Run, arguments, fingerprint, runner
+from examples.shared.results import fingerprint
+from examples.shared.runner import Run, arguments, runner
 from tupe_fairseq import UsageError
 
 FINETUNE = Path(__file__).with_name("finetune.sh")
@@ -57,7 +58,8 @@ def finetuning(
     """
     if task not in TASKS:
         raise UsageError(f"--tasks has {task!r}, but the tasks are: {', '.join(TASKS)}.")
-    data, checkpoint = args.data.absolute() / f"{task}-bin", checkpoint.absolute()
+    data = args.data.absolute() / f"{task}-bin"
+    checkpoint = checkpoint.absolute()
     # Read once, because it takes seconds.
     described = pretrained.overrides(data, checkpoint, args.overrides)
     used = fingerprint(checkpoint, data / "task.json", data / "input0/dict.txt")

@@ -12,7 +12,8 @@ ENTAILMENT = ("entailment", "not_entailment")
 #: In the order of RoBERTa's released MNLI model.
 NLI = ("contradiction", "neutral", "entailment")
 #: Bounds of the similarity of STS-B.
-LOWEST, HIGHEST = 0.0, 5.0
+LOWEST = 0.0
+HIGHEST = 5.0
 
 
 class Split(NamedTuple):
@@ -90,7 +91,8 @@ MNLI = (
     Split("test2", ("diagnostic/diagnostic.tsv", "AX/AX.tsv"), 1_104, "AX.tsv"),
 )
 COLA = ("source", "label", "mark", "sentence")
-ONE, PAIR = ("sentence",), ("sentence1", "sentence2")
+ONE = ("sentence",)
+PAIR = ("sentence1", "sentence2")
 
 # fmt: off
 TASKS = {task.name: task for task in (

@@ -45,7 +45,8 @@ class Tokenizer:
     """
 
     def __init__(self, folder: Path, lowercase: bool | None = None):
-        settings, words = find_tokenizer(folder), folder / "dict.txt"
+        settings = find_tokenizer(folder)
+        words = folder / "dict.txt"
         if not settings:
             raise UsageError(
                 f"BPE_DIR is {folder}, but must hold {SENTENCEPIECE}, or encoder.json and "

@@ -36,11 +36,15 @@ METRICS = {
     # 0 where all predictions are equal.
     "pearson": lambda true, predicted: float(np.nan_to_num(pearsonr(true, predicted).statistic)),
 }
-CHECKPOINTS, RESULT = "checkpoints", "result.json"
+CHECKPOINTS = "checkpoints"
+RESULT = "result.json"
 #: What the way back to fairseq needs.
 FAIRSEQ = (
-    *("dict.txt", "preprocessing.json"),
-    *("sentencepiece.bpe.model", "encoder.json", "vocab.bpe"),
+    "dict.txt",
+    "preprocessing.json",
+    "sentencepiece.bpe.model",
+    "encoder.json",
+    "vocab.bpe",
 )
 
 
@@ -146,7 +150,8 @@ def finetune(args: argparse.Namespace) -> dict[str, Any]:
     model = load(args.model, task, args.seed)
 
     def score(prediction: transformers.EvalPrediction) -> dict[str, float]:
-        logits, labels = prediction.predictions, prediction.label_ids
+        logits = prediction.predictions
+        labels = prediction.label_ids
         predicted = logits.argmax(-1) if task.labels else np.squeeze(logits, -1)
         return {"score": 100 * float(METRICS[task.metric](labels, predicted))}
 

@@ -28,7 +28,8 @@ from tokenizers import Tokenizer, normalizers
 #: Words that are given for a mask.
 BEST = 5
 #: Texts that are run together, and bytes that are read at a time.
-BATCH, PART = 16, 1 << 16
+BATCH = 16
+PART = 1 << 16
 #: DeBERTa's mask and that of others.
 MASKS = ("[MASK]", "<mask>")
 #: Files of sentence-transformers; it reads the first that exists.
@@ -81,7 +82,8 @@ class Program:
                 "answers: they are not served here."
             )
         self.embeds = first.name == "sentence_embedding"
-        self.prompt, self.tokenizer = "", Tokenizer.from_file(str(self.folder / "tokenizer.json"))
+        self.prompt = ""
+        self.tokenizer = Tokenizer.from_file(str(self.folder / "tokenizer.json"))
         self._prepare()
 
     def __call__(self, texts: Sequence[Text]) -> list[Answer]:
@@ -109,7 +111,8 @@ class Program:
 
     def _prepare(self) -> None:
         """Set what happens to texts before the program runs."""
-        settings, tokenizer = self._read("tokenizer_config.json"), self.tokenizer
+        settings = self._read("tokenizer_config.json")
+        tokenizer = self.tokenizer
         most = self.config["max_position_embeddings"]
         longest = settings.get("model_max_length") or most
         of_model = self._read("config_sentence_transformers.json")
@@ -188,7 +191,8 @@ def arriving(file: BinaryIO) -> Iterator[list[str]]:
     Raises:
         ServingError: a line is not UTF-8; the lines before it were given.
     """
-    number, rest = 0, b""
+    number = 0
+    rest = b""
     while part := file.read1(PART):
         *lines, rest = (rest + part).split(b"\n")
         for start in range(0, len(lines), BATCH):

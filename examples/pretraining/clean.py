@@ -82,11 +82,13 @@ def read_lines(path: Path) -> Iterator[str]:
             text = io.TextIOWrapper(raw, encoding="utf-8", errors="replace")
             rest = ""
             while piece := text.readline(CHUNK):
-                line, rest = rest + piece, ""
+                line = rest + piece
+                rest = ""
                 if len(piece) == CHUNK and not piece.endswith("\n"):
                     line, space, rest = line.rpartition(" ")
                     if not space:
-                        line, rest = rest, ""
+                        line = rest
+                        rest = ""
                 yield line
             yield rest
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
@@ -102,16 +104,20 @@ def documents(lines: Iterator[str], lost: list[int]) -> Iterator[list[str]]:
         line = " ".join(line.translate(CONTROL).split())
         if start := DOC_START.match(line):
             yield document
-            document, title, in_wiki = [], html.unescape(start[1]), True
+            document = []
+            title = html.unescape(start[1])
+            in_wiki = True
             continue
         if line == "</doc>":
             yield document
-            document, in_wiki = [], False
+            document = []
+            in_wiki = False
             continue
         if in_wiki:
             line = " ".join(MARKUP.sub(" ", html.unescape(line)).split())
             if title is not None and line:
-                is_title, title = line == title, None
+                is_title = line == title
+                title = None
                 if is_title:
                     continue
         if "\ufffd" in line:

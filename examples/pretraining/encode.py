@@ -148,7 +148,8 @@ def _encode_part(job: tuple[Path, int, int, Path, Format]) -> int:
 
 def _start_worker(load: Callable[[Path], Vocabulary], path: Path, words: Path) -> None:
     global _vocabulary, _dictionary, _table
-    _vocabulary, _dictionary = load(path), Dictionary.load(str(words))
+    _vocabulary = load(path)
+    _dictionary = Dictionary.load(str(words))
     _table = table_of(_vocabulary, _dictionary)
 
 
@@ -203,9 +204,11 @@ def main(argv: list[str] | None = None) -> None:
     arguments = parse(argv)
     workers = arguments.workers
     keep_settings(arguments)
-    load, path = load_gpt2, arguments.gpt2_bpe
+    load = load_gpt2
+    path = arguments.gpt2_bpe
     if not path:
-        load, path = load_sentencepiece, arguments.out / MODEL
+        load = load_sentencepiece
+        path = arguments.out / MODEL
         if not path.exists():
             text = arguments.text / "train.txt"
             make_vocabulary(arguments.sentencepiece, text, path, workers)

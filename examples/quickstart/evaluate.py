@@ -50,7 +50,8 @@ def evaluate(models: Path, text: Path) -> dict[str, Any]:
     pretrained = TupeRobertaModel.from_pretrained(models / "pretrained")
     sentiment = TupeRobertaModel.from_pretrained(models / "sentiment")
     if torch.cuda.is_available():
-        pretrained, sentiment = pretrained.cuda(), sentiment.cuda()
+        pretrained = pretrained.cuda()
+        sentiment = sentiment.cuda()
     names = ("test.input0", "test.label", "train.label")
     files = ((text / name).read_text(encoding="utf-8").splitlines() for name in names)
     sentences, labels, trained = files

@@ -17,7 +17,8 @@ from examples.study.longer_texts import FACTORS, measure, read_blocks
 from tupe_fairseq.base.files import replacing
 
 #: Tokens of a sequence in pre-training, with <s>; blocks of held-out text.
-TRAINED, BLOCKS = 32, 40
+TRAINED = 32
+BLOCKS = 40
 #: Folder and --extend-positions of each encoding.
 MODELS = {"tupe_r": ("pretrained", "toeplitz"), "learned": ("learned", "hierarchical")}
 

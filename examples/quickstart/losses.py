@@ -52,7 +52,8 @@ def draw(losses: dict[str, Any], out: Path, command: str) -> None:
         out: a name ending in .png.
         command: that made the figure.
     """
-    updates, bits = losses["updates"], losses["bits"]
+    updates = losses["updates"]
+    bits = losses["bits"]
     figure, (axes,) = panels(7, 4)
     draw_floor(axes, losses["context_free"])
     above = {"xytext": (0, 4), "textcoords": "offset points", "fontsize": 9}

@@ -27,7 +27,8 @@ examples/pretraining/README.md describes"""
 
 def loss_table(losses: dict[str, Any]) -> list[str]:
     """Validation losses of both encodings and their difference."""
-    tupe, learned = losses["bits"]["tupe_r"], losses["bits"]["learned"]
+    tupe = losses["bits"]["tupe_r"]
+    learned = losses["bits"]["learned"]
     rows = list(zip(losses["updates"], tupe, learned, strict=True))
     step = -(-len(rows) // ROWS)
     chosen = rows[step - 1 :: step]

@@ -9,7 +9,9 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset
 #: Tokens that are counted at a time.
 CHUNK = 1 << 24
 #: Shares of the predicted tokens that fairseq hides, keeps and replaces (Devlin et al. 2019).
-MASKED, KEPT, REPLACED = 0.8, 0.1, 0.1
+MASKED = 0.8
+KEPT = 0.1
+REPLACED = 0.1
 
 
 def read_tokens(prefix: Path) -> np.ndarray:
@@ -36,7 +38,8 @@ def context_free_loss(data: Path, length: int) -> float:
         Bits per predicted token of `valid`.
     """
     symbols = Dictionary.load(str(data / "dict.txt"))
-    special, n = symbols.nspecial, len(symbols) - symbols.nspecial
+    special = symbols.nspecial
+    n = len(symbols) - symbols.nspecial
     replaces = np.where(np.arange(len(symbols)) < special, 0, REPLACED / n)
     splits = (read_tokens(data / split) for split in ("train", "valid"))
     seen, predicted = (_counts(tokens, len(symbols)) for tokens in splits)

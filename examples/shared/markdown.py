@@ -20,5 +20,6 @@ def spread(values: Iterable[float], form: str = "{:.2f}") -> str:
     values = sorted(values)
     if len(values) < 2:
         return form.format(values[0]) if values else NOT_RUN
-    low, high = form.format(values[0]), form.format(values[-1])
+    low = form.format(values[0])
+    high = form.format(values[-1])
     return f"{form.format(median(values))} ({low} to {high})"

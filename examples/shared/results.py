@@ -8,6 +8,8 @@ RUN has `settings` and `commands`; from its start on also `seconds`, `date`, `de
 
 import json
 import math
+import os
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +67,17 @@ def what_ran(results: Results) -> list[str]:
     machines = {tuple(run[key] for key in keys) for run in begun}
     said = [f"{device}; torch {torch}; commit {commit}." for device, torch, commit in machines]
     return [
-        *("## Runs", "", *sorted(said), *([results["note"]] if "note" in results else []), ""),
+        "## Runs",
+        "",
+        *sorted(said),
+        *([results["note"]] if "note" in results else []),
+        "",
         *table(["part", "completed runs", "minutes"], cells),
-        *("", "```bash", results["command"], "```", ""),
+        "",
+        "```bash",
+        results["command"],
+        "```",
+        "",
         "`results.json` has the settings and the commands of each run.",
     ]
 
@@ -77,3 +87,13 @@ def write_report(out: Path, results: Results, lines: list[str]) -> None:
     lines = [*lines, *what_ran(results)]
     with replacing(out / "report.md") as aside:
         aside.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def fingerprint(*files: Path) -> str:
+    """A checksum of the ends of files; that of a checkpoint lists the checksums of its tensors."""
+    found = 0
+    for path in files:
+        with path.open("rb") as file:
+            file.seek(-min(100_000, path.stat().st_size), os.SEEK_END)
+            found = zlib.crc32(file.read(), found)
+    return f"{found:08x}"

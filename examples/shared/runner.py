@@ -18,7 +18,6 @@ import subprocess
 import sys
 import threading
 import time
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -77,18 +76,9 @@ def arguments(
     args = parser.parse_args(argv[:end])
     if args.workers < 1:
         raise UsageError(f"--workers must be at least 1, but is {args.workers}.")
-    args.flags, args.command = argv[end + 1 :], ["python", "-m", module, *argv]
+    args.flags = argv[end + 1 :]
+    args.command = ["python", "-m", module, *argv]
     return args
-
-
-def fingerprint(*files: Path) -> str:
-    """A checksum of the ends of files; that of a checkpoint lists the checksums of its tensors."""
-    found = 0
-    for path in files:
-        with path.open("rb") as file:
-            file.seek(-min(100_000, path.stat().st_size), os.SEEK_END)
-            found = zlib.crc32(file.read(), found)
-    return f"{found:08x}"
 
 
 @contextmanager
@@ -133,7 +123,9 @@ class Runner:
         report: Callable[[Path], None],
         lock: int,
     ):
-        self.args, self.report, self.lock = args, report, lock
+        self.args = args
+        self.report = report
+        self.lock = lock
         self.out = args.out.absolute()
         self.results: Results = {"command": "", "plan": {}, "runs": {}}
         if (self.out / NAME).exists():
@@ -206,7 +198,8 @@ class Runner:
 
     def _check(self, run: Run, entry: dict[str, Any]) -> None:
         """Refuse to mix results of different settings."""
-        known, folder = self.results["runs"].get(run.name, {}), self.out / run.name
+        known = self.results["runs"].get(run.name, {})
+        folder = self.out / run.name
         if "seconds" in known and folder.exists() and not entry.items() <= known.items():
             raise UsageError(
                 f"--out {str(self.args.out)!r} holds {run.name} with other settings (see {NAME}): "
@@ -215,8 +208,10 @@ class Runner:
 
     def _execute(self, run: Run) -> None:
         """Execute a run, in a thread of its own."""
-        folder, entry = self.out / run.name, self.results["runs"][run.name]
-        began, before = time.monotonic(), entry.get("seconds", 0.0)
+        folder = self.out / run.name
+        entry = self.results["runs"][run.name]
+        began = time.monotonic()
+        before = entry.get("seconds", 0.0)
         device = self.devices.get()
         say(f"{run.name}: start")
         self._write(entry, seconds=before, **self.machine)

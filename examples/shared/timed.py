@@ -44,7 +44,8 @@ class Clock(logging.Handler):
             self.last = None
         if record.name != "train_inner":
             return
-        done, time_now = int(json.loads(record.getMessage())["num_updates"]), now()
+        done = int(json.loads(record.getMessage())["num_updates"])
+        time_now = now()
         if self.last is not None:
             self.updates += done - self.last[0]
             self.seconds += time_now - self.last[1]
@@ -70,7 +71,8 @@ class TimedTranslation(TranslationTask):
 
 
 if __name__ == "__main__":
-    name, clock = sys.argv.pop(1), Clock(logging.INFO)
+    name = sys.argv.pop(1)
+    clock = Clock(logging.INFO)
     if name == "train":
         logging.getLogger().addHandler(clock)
         # `Clock` reads these reports; of two equal flags, the last takes effect.

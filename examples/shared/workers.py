@@ -31,7 +31,8 @@ def pool(
     Raises:
         UsageError: a process was killed.
     """
-    others, threads = set(multiprocessing.active_children()), set(threading.enumerate())
+    others = set(multiprocessing.active_children())
+    threads = set(threading.enumerate())
     processes = ProcessPoolExecutor(workers, None, _begin, (os.getpid(), start, given))
 
     def results(function: Callable[[Any], Any], jobs: Iterable[Any]) -> Iterator[Any]:

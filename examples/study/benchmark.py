@@ -43,7 +43,8 @@ BLOCKS = 32
 #: Tokens of a sequence in all runs.
 LENGTHS = (32, 128)
 #: How often each encoding is timed, and the updates of each time.
-ROUNDS, TIMED = 5, 150
+ROUNDS = 5
+TIMED = 150
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
@@ -142,7 +143,8 @@ def final_runs(args: argparse.Namespace, size: Size, best: dict[str, float]) -> 
                 words = ["-m", "examples.study.blimp", folder, "--data", args.blimp.absolute()]
                 words += ["--dictionary", args.data.absolute()]
                 after.append([sys.executable, *words, "--checkpoint-file", "checkpoint_last.pt"])
-            commands, read = [*run.commands, *after], partial(measured, args.data, tokens)
+            commands = [*run.commands, *after]
+            read = partial(measured, args.data, tokens)
             found.append(run._replace(commands=commands, result=read))
     return found
 
@@ -173,7 +175,8 @@ def main(argv: list[str] | None = None) -> None:
     """See the module's docstring."""
     args = parse(argv)
     check_data(args.data)
-    sizes, first = SIZES[args.scale], baseline_runs(args) if args.scale == "cpu" else []
+    sizes = SIZES[args.scale]
+    first = baseline_runs(args) if args.scale == "cpu" else []
     plan: dict[str, Any] = {part: trial.recipe._asdict() for part, trial in TRIALS.items()}
     plan["context_free"] = {str(n): context_free_loss(args.data, n) for n in LENGTHS}
     plan |= {size.name: size.recipe._asdict() for size in sizes}

@@ -89,7 +89,8 @@ def draw_curves(
     names = dict.fromkeys((*ENCODINGS, *found))
     colors = {name: f"C{i % 10}" for i, name in enumerate(names)}
     for i, axes in enumerate(all_axes):
-        unit, larger = units[i % len(units)], i >= len(units)
+        unit = units[i % len(units)]
+        larger = i >= len(units)
         draw_panel(axes, near(found) if larger else found, time, unit, larger, colors)
         if not larger:
             draw_floor(axes, floor)
@@ -124,7 +125,8 @@ def draw_panel(
 
 def draw_final(found: Finals, out: Path, command: str) -> None:
     """Final losses, sorted; beside them, paired differences from the best of those near it."""
-    ranked, close = by_loss(found), near(found)
+    ranked = by_loss(found)
+    close = near(found)
     best = next(iter(ranked))
     figure, (left, right) = panels(9.5, 0.34 * len(found) + 1.1, columns=2)
     draw_rows(left, {name: [*own.losses.values()] for name, own in ranked.items()}, "{:.3f}")

@@ -53,8 +53,16 @@ PILOT = Recipe(
 STARTED = "learned+from_sinusoids"
 #: Encodings of parts 2 and 3, and those of the larger size, part 4.
 ENCODINGS = (
-    *("none", "learned", STARTED, "sinusoidal", "t5", "alibi"),
-    *("rope", "deberta", "tupe_a", "tupe_r"),
+    "none",
+    "learned",
+    STARTED,
+    "sinusoidal",
+    "t5",
+    "alibi",
+    "rope",
+    "deberta",
+    "tupe_a",
+    "tupe_r",
 )
 LARGER = ("learned", STARTED, "rope", "deberta", "tupe_r")
 #: Those on layers of ModernBERT, part 6.
@@ -146,7 +154,8 @@ def gpu_recipe(updates: int, flags: tuple[str, ...]) -> Recipe:
     return longer._replace(tokens_per_sample=128, batch_size=256)
 
 
-BASE, GPU_RATES = sizes(12, 768, 12), (2.5e-4, 5e-4, 1e-3, 2e-3)
+BASE = sizes(12, 768, 12)
+GPU_RATES = (2.5e-4, 5e-4, 1e-3, 2e-3)
 SMALL = sizes(6, 512, 8)
 #: By scale. Those of `cpu` were set from the results of part 1, before the first run of part 2;
 #: those of `gpu` were not run.

@@ -47,7 +47,8 @@ def first_part(results: Results) -> Lines:
         for length, loss in results["plan"]["context_free"].items()
     )
     return [
-        *("## 1. A strong baseline, and trials that were added", ""),
+        "## 1. A strong baseline, and trials that were added",
+        "",
         "Validation loss in bits by update; each setting changes one thing in the base "
         "(plan.md). A model that uses no context, only the frequencies of tokens, has at least "
         f"{least}. The plateau ends at the update at which the loss is {LEFT} bits below the "
@@ -68,7 +69,8 @@ def baseline(results: Results, part: str) -> Lines:
     shown = [recipe["updates"] // 5 * k for k in range(1, 6)]
     cells = []
     for row in found:
-        curve, setting = losses_of(row), row["setting"]
+        curve = losses_of(row)
+        setting = row["setting"]
         # Other lengths have another floor.
         same = setting in floors or "--tokens-per-sample" in SETTINGS.get(setting, ())
         floor = floors.get(setting) if same else min(floors.values(), default=None)
@@ -81,10 +83,13 @@ def baseline(results: Results, part: str) -> Lines:
     heads = ["encoding", "setting", "seed", *updates, "plateau ends"]
     layers = ", layers of ModernBERT" if "modern" in recipe["arch"] else ""
     return [
-        *(f"### `{part}`", ""),
+        f"### `{part}`",
+        "",
         f"The base: {recipe['updates']:,} updates of {recipe['batch_size']} × "
         f"{recipe['tokens_per_sample']} tokens, learning rate {recipe['lr']:g}{layers}.",
-        *("", *table(heads, cells), ""),
+        "",
+        *table(heads, cells),
+        "",
     ]
 
 
@@ -110,17 +115,22 @@ def rates(results: Results, size: Size, out: Path) -> Lines:
     image = f"rates_{size.name}.png"
     draw_rates(found, size.shorter.updates, out / image, results["command"])
     return [
-        *("### Learning rates", ""),
+        "### Learning rates",
+        "",
         f"Loss in bits after {size.shorter.updates:,} updates, one seed. The best is bold if it "
         "is inside the range of the rates that were tried. Empty: not planned.",
-        *("", *table(["encoding", *(f"{rate:g}" for rate in tried)], cells), ""),
-        *(f"![Loss by learning rate]({image})", ""),
+        "",
+        *table(["encoding", *(f"{rate:g}" for rate in tried)], cells),
+        "",
+        f"![Loss by learning rate]({image})",
+        "",
     ]
 
 
 def summary(found: Finals, time: dict[str, list[float]], modern: Finals) -> Lines:
     """What decides between the encodings, the lowest loss first; losses of `modern` beside it."""
-    learned, cells = found.get("learned"), []
+    learned = found.get("learned")
+    cells = []
     for name, own in by_loss(found).items():
         blimp = [row["blimp"]["mean"] for row in own.rows if "blimp" in row]
         apart = paired(own.losses, learned.losses) if learned and name != "learned" else []
@@ -140,7 +150,8 @@ def summary(found: Finals, time: dict[str, list[float]], modern: Finals) -> Line
     heads += ["BLiMP, %", "16 times the length, Δ bits"]
     there = "Loss, ModernBERT's layers: that of part 6, at the rates tuned there. "
     return [
-        *("### Summary", ""),
+        "### Summary",
+        "",
         "Time of an update relative to `learned`, in short trainings of all encodings in turn: "
         "the median (lowest to highest). Loss: per masked token of held-out text after the last "
         "update, and its difference from `learned`, paired by seed. "
@@ -150,7 +161,9 @@ def summary(found: Finals, time: dict[str, list[float]], modern: Finals) -> Line
         "of the loss of the same tokens, without further training, and with the one option for "
         "which it is lowest on these tokens. ±: 95 % interval over the seeds (Student's t), for "
         "each comparison alone.",
-        *("", *table(heads, cells), ""),
+        "",
+        *table(heads, cells),
+        "",
     ]
 
 
@@ -213,11 +226,14 @@ def longer(found: Finals, trained: int) -> Lines:
     if not cells:
         return []
     return [
-        *("### Longer texts", ""),
+        "### Longer texts",
+        "",
         "Loss of the same held-out tokens in sequences of 1 to 16 times the trained length, mean "
         "over the seeds, without further training. All predicted tokens are masked. In the final "
         "losses, 80 % of them are, as in training, so those are lower.",
-        *("", *table(["encoding", *(f"{n:,}" for n in lengths), "growth"], cells), ""),
+        "",
+        *table(["encoding", *(f"{n:,}" for n in lengths), "growth"], cells),
+        "",
     ]
 
 
@@ -236,7 +252,8 @@ def report(out: Path) -> None:
     for size, found in zip(sizes, found_all, strict=True):
         lines += [f"## {size.name}", "", *rates(results, size, out)]
         if found:
-            time, tokens = times(results, size.name), size.recipe.tokens_per_sample
+            time = times(results, size.name)
+            tokens = size.recipe.tokens_per_sample
             lines += [
                 *summary(found, time, modern if found is found_all[0] else {}),
                 *draw(found, time, floors[str(tokens)], size.name, out, results["command"]),
@@ -244,7 +261,8 @@ def report(out: Path) -> None:
             lines += losses(found)
             lines += [*phenomena(found), *longer(found, tokens)]
     lines += [
-        *("## One run", ""),
+        "## One run",
+        "",
         "`--only` with a name from `results.json` repeats a run, as in `--only "
         "'rates, 2x128/rope/0.004/1'`. Final runs need all rates of their encoding (README.md).",
         "",

@@ -77,7 +77,9 @@ def read_pairs(path: Path, most: int) -> list[Pair]:
 def read_pair(line: str) -> Pair:
     """The pair of a JSON object; a ValueError or another error tells what it is not."""
     row = json.loads(line)
-    term, good, bad = row["linguistics_term"], row["sentence_good"], row["sentence_bad"]
+    term = row["linguistics_term"]
+    good = row["sentence_good"]
+    bad = row["sentence_bad"]
     if not (good.strip() and bad.strip()):
         raise ValueError("a sentence is empty")
     return Pair(row["UID"], PHENOMENA.get(term, term), good, bad)
@@ -105,7 +107,8 @@ def scores(hub: Any, sentences: list[Tensor]) -> list[float]:
     found = [0.0] * len(sentences)
     for batch in batches(order, sentences):
         tokens = torch.stack([sentences[i] for i in batch])
-        (count, length), inner = tokens.shape, tokens.size(1) - 2
+        count, length = tokens.shape
+        inner = tokens.size(1) - 2
         # One row for each piece of each sentence: count×inner×length.
         masked = torch.eye(length, dtype=torch.bool)[1:-1].expand(count, -1, -1)
         rows = tokens[:, None].expand_as(masked).masked_fill(masked, hub.task.mask_idx)
@@ -167,7 +170,8 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     if args.pairs < 1:
         raise UsageError(f"--pairs must be at least 1, but is {args.pairs}.")
-    began, pairs = time.monotonic(), read_pairs(args.data, args.pairs)
+    began = time.monotonic()
+    pairs = read_pairs(args.data, args.pairs)
     hub = TupeRobertaModel.from_pretrained(args.folder, args.checkpoint_file, args.dictionary)
     if lowercases(args.folder, args.dictionary or args.folder) is None:
         print(f"{args.folder} has no {PREPROCESSING}: sentences are not lowercased")

@@ -36,7 +36,8 @@ WINDOWED = ("none", "rope", "alibi", "t5", "fire", "kerple_log", "pope")
 #: Encodings that are also continued by distance, and then with a window too.
 CONTINUED = ("tupe_a", "tupe_r")
 #: Tokens of a forward pass, and seed of masks.
-TOKENS, SEED = 8192, 1
+TOKENS = 8192
+SEED = 1
 
 
 def read_blocks(data: Path, trained: int, most: int) -> Tensor:
@@ -47,7 +48,8 @@ def read_blocks(data: Path, trained: int, most: int) -> Tensor:
     Raises:
         UsageError: the text is shorter than a block.
     """
-    stream, size = read_tokens(data / "valid"), FACTORS[-1] * (trained - 1)
+    stream = read_tokens(data / "valid")
+    size = FACTORS[-1] * (trained - 1)
     count = min(most, (len(stream) - 1) // size)
     if count < 1:
         raise UsageError(
@@ -111,12 +113,15 @@ def measure(
         `tokens`, how many are predicted; by factor the `mean` loss, and `last`, that of the last
         tokens of the blocks, as many as a sequence of the trained length has.
     """
-    unit, chosen = trained - 1, chosen_tokens(blocks)
+    unit = trained - 1
+    chosen = chosen_tokens(blocks)
     results: dict[str, Any] = {"tokens": int(chosen.sum()), "mean": {}, "last": {}}
     for factor in FACTORS:
         longest = {"max_positions": factor * trained, "tokens_per_sample": factor * trained}
         hub = TupeRobertaModel.from_pretrained(
-            *(checkpoint.parent, checkpoint.name, data),
+            checkpoint.parent,
+            checkpoint.name,
+            data,
             **{**longest, "extend_positions": "hierarchical", **changed},
         )
         loss = bits(hub, blocks, chosen, factor * unit)
@@ -142,7 +147,8 @@ def ways(encoding: str, length: int) -> dict[str, dict[str, Any]]:
 def main() -> None:
     """See the module's docstring."""
     encoding, *paths, length, count = sys.argv[1:]
-    (data, folder), trained = map(Path, paths), int(length)
+    data, folder = map(Path, paths)
+    trained = int(length)
     blocks = read_blocks(data, trained, int(count))
     out = folder / "measured.json"
     found = json.loads(out.read_text()) if out.exists() else {}

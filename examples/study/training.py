@@ -13,7 +13,8 @@ import torch
 
 from examples.shared.logs import read_log
 from examples.shared.own import user_dir
-from examples.shared.runner import Run, fingerprint
+from examples.shared.results import fingerprint
+from examples.shared.runner import Run
 from examples.study.encodings import flags_of
 from tupe_fairseq import UsageError
 from tupe_fairseq.fairseq.checkpoints.reading import read_checkpoint
@@ -101,7 +102,8 @@ def trained(data: Path, folder: Path) -> dict[str, Any]:
 
     The folder gets the files that `from_pretrained` needs beside the checkpoint.
     """
-    losses, seconds = {}, []
+    losses = {}
+    seconds = []
     for kind, entry in read_log(folder / "log.txt"):
         if kind == "valid":
             losses[int(entry["valid_num_updates"])] = entry["valid_loss"]

@@ -34,7 +34,8 @@ def read_lines(folder: Path, name: str) -> list[str]:
     Raises:
         UsageError: the file does not exist, is not UTF-8, or has an empty line.
     """
-    plain, packed = folder / name, folder / f"{name}.gz"
+    plain = folder / name
+    packed = folder / f"{name}.gz"
     try:
         raw = plain.read_bytes() if plain.is_file() else gzip.decompress(packed.read_bytes())
     except (OSError, EOFError, zlib.error) as error:

@@ -26,7 +26,8 @@ import torch
 from examples.shared import script
 from examples.shared.logs import read_log
 from examples.shared.own import user_dir
-from examples.shared.runner import Run, arguments, fingerprint, runner
+from examples.shared.results import fingerprint
+from examples.shared.runner import Run, arguments, runner
 from examples.translation.prepare import LANGUAGES, TOKENIZER
 from examples.translation.scores import BASELINE, hypotheses, references, report, score, speed
 from tupe_fairseq import UsageError
@@ -160,7 +161,8 @@ def prepare_run(args: argparse.Namespace) -> Run:
 def model_run(args: argparse.Namespace, name: str, seed: int) -> Run:
     """Train, translate with and score a model."""
     folder = f"{args.size}/{name}.{seed}"
-    out, used = args.out.absolute() / folder, args.out / "data" / f"dict.{LANGUAGES[0]}.txt"
+    out = args.out.absolute() / folder
+    used = args.out / "data" / f"dict.{LANGUAGES[0]}.txt"
     settings = {"part": args.size, "encoding": name, "seed": seed, "updates": args.updates}
     commands = [train_command(args, name, seed, out), generate_command(args, out)]
     made = partial(evaluate, args.out.absolute())

@@ -94,7 +94,8 @@ def chosen_options(args: argparse.Namespace) -> dict[str, Any]:
     Raises:
         UsageError: the encoding does not exist, is for decoders, or has no such option.
     """
-    name, given = args.position_encoding, vars(args)
+    name = args.position_encoding
+    given = vars(args)
     own = POSITION_ENCODINGS[name].options()
     known = {option.name for option in (*model_options(), *own)}
     options = {key.removeprefix("option."): v for key, v in given.items() if "." in key}
@@ -141,7 +142,8 @@ def main(argv: list[str] | None = None) -> None:
         return
     print(*made.notes, sep="\n", file=sys.stderr)
     torch.manual_seed(args.seed)
-    source, student = Encoder(converted).eval(), Encoder(made)
+    source = Encoder(converted).eval()
+    student = Encoder(made)
     warn(args, texts, student, read_sentence_model(made.files))
     if args.start != "random":
         keep_mean_position(source, student, texts.longest)
@@ -166,8 +168,10 @@ def warn(
         print(note, file=sys.stderr)
     if texts.share_cut > 0.5:
         print(f"--length {args.length} cuts {texts.share_cut:.0%} of the texts.", file=sys.stderr)
-    encoding, longest = student.base.encoder.embed_positions, texts.longest
-    positions, extended = encoding.shape.max_positions, encoding.shape.extend_positions
+    encoding = student.base.encoder.embed_positions
+    longest = texts.longest
+    positions = encoding.shape.max_positions
+    extended = encoding.shape.extend_positions
     if encoding.position_tables() and longest < positions and not extended:
         print(
             f"Position embeddings from {longest} on are not trained, since texts have at most "

@@ -30,7 +30,8 @@ PAIRS = (
     ("a film for the whole family", "the engine needs new oil"),
 )
 #: Lines that are timed, and how often each way in turn; the fastest time counts.
-LINES, ROUNDS = 200, 5
+LINES = 200
+ROUNDS = 5
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:

@@ -97,7 +97,8 @@ class Encoder(nn.Module):
     def __init__(self, converted: Converted):
         super().__init__()
         self.model = to_transformers(converted, "tupe", None)
-        self.has_head, self.has_types = converted.has_lm_head, converted.has_types
+        self.has_head = converted.has_lm_head
+        self.has_types = converted.has_types
         for module in self.modules():
             if isinstance(module, (Dropout, nn.Dropout)):
                 module.p = 0.0

@@ -30,7 +30,8 @@ from .texts import Tokens, shuffled, swapped
 
 NAME = "evaluation.json"
 #: Sentences whose order is changed, and tokens of a sentence.
-SENTENCES, LENGTH = 300, 128
+SENTENCES = 300
+LENGTH = 128
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:

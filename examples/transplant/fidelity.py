@@ -77,7 +77,8 @@ class Fidelity:
 
     def __call__(self, encoder: Encoder) -> dict[str, float]:
         """The four measures."""
-        errors, means = [], []
+        errors = []
+        means = []
         parts = features_of(encoder, self.texts, self.texts.held_out)
         for (found, mean), expected in zip(parts, self.features, strict=True):
             errors.append((found - expected).square().mean(1))

@@ -10,9 +10,11 @@ from .encoders import Encoder
 from .texts import Texts
 
 #: Texts of a batch, and texts from which the longest are chosen, for each of these.
-BATCH, CHOICE = 32, 16
+BATCH = 32
+CHOICE = 16
 #: Updates of the fit, and their rate.
-UPDATES, RATE = 400, 2e-3
+UPDATES = 400
+RATE = 2e-3
 
 
 @torch.no_grad()
@@ -22,7 +24,8 @@ def keep_mean_position(source: Encoder, student: Encoder, length: int) -> None:
     The first LayerNorm then reads what it has read before, but for the place. For sources that
     add positions to the input, and encoders with token types.
     """
-    positions, types = source.base.encoder.embed_positions, student.base.encoder.embed_token_types
+    positions = source.base.encoder.embed_positions
+    types = student.base.encoder.embed_token_types
     if isinstance(positions, LearnedPosition) and types is not None:
         first = positions.first_row
         types.weight += positions.weight[first : first + length].mean(0)

@@ -17,12 +17,15 @@ LINES = 1000
 #: Held-out lines at least whose order can be measured.
 ORDERED_LINES = 10
 #: Held-out lines, tokens in them, and what part of all lines they are; each at most.
-HELD_OUT, HELD_TOKENS, PART = 512, 32768, 10
+HELD_OUT = 512
+HELD_TOKENS = 32768
+PART = 10
 #: Characters of a token that no long text has on average.
 LONG_TOKEN = 15
 #: Characters of scripts without spaces between words: Thai to Burmese, Khmer, Japanese, Chinese.
 SIGNS = "\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff"
-SIGN, WORD = re.compile(f"[{SIGNS}]"), re.compile(rf"[{SIGNS}]|[^\s{SIGNS}]+")
+SIGN = re.compile(f"[{SIGNS}]")
+WORD = re.compile(rf"[{SIGNS}]|[^\s{SIGNS}]+")
 #: Batches that are sorted by length together.
 SORTED = 8
 
@@ -57,7 +60,8 @@ class Tokens:
     """
 
     def __init__(self, tokenizer: Any, length: int):
-        self.tokenizer, self.length = tokenizer, length
+        self.tokenizer = tokenizer
+        self.length = length
         special = max(map(tokenizer.num_special_tokens_to_add, (False, True)))
         if length <= special + 1:
             raise UsageError(
@@ -82,7 +86,8 @@ class Tokens:
         """With padding on the right; without types, they are 0."""
         shape = (len(ids), max(map(len, ids)))
         padded = torch.full(shape, self.tokenizer.pad_token_id or 0)
-        mask, kinds = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.long)
+        mask = torch.zeros(shape, dtype=torch.long)
+        kinds = torch.zeros(shape, dtype=torch.long)
         for row, each in enumerate(ids):
             padded[row, : len(each)] = torch.tensor(each)
             mask[row, : len(each)] = 1
@@ -121,7 +126,8 @@ class Texts(Tokens):
         self.longest = min(length, max(sizes))
         self.share_cut = sum(size > length for size in sizes) / len(sizes)
         self.held_out = list(map(self.read, held_out))
-        number, needed = sum(map(has_order, self.held_out)), min(ORDERED_LINES, most)
+        number = sum(map(has_order, self.held_out))
+        needed = min(ORDERED_LINES, most)
         if number < needed:
             raise UsageError(
                 f"TEXT is {str(file)!r}, but only {number} of its {len(held_out)} held-out lines "

@@ -18,11 +18,14 @@ from .encoders import Encoder, mean_features
 from .fidelity import Fidelity, shown
 from .texts import SORTED, Batch, Texts
 
-CHECKPOINT, PROGRESS = "checkpoint.pt", "progress.json"
+CHECKPOINT = "checkpoint.pt"
+PROGRESS = "progress.json"
 #: Updates in which the rate rises, and those between two measurements.
-WARM_UP, INTERVAL = 50, 100
+WARM_UP = 50
+INTERVAL = 100
 #: The error must have fallen by this share in so many measurements.
-LEAST_GAIN, PATIENCE = 0.03, 2
+LEAST_GAIN = 0.03
+PATIENCE = 2
 #: The share of all updates in which the rate falls to 0.
 DECAY = 0.25
 #: The share of tokens that a head predicts.
@@ -90,8 +93,11 @@ class Distillation:
     """
 
     def __init__(self, student: Encoder, source: Encoder, texts: Texts, recipe: Recipe, out: Path):
-        self.student, self.source, self.texts = student, source, texts
-        self.recipe, self.out = recipe, out
+        self.student = student
+        self.source = source
+        self.texts = texts
+        self.recipe = recipe
+        self.out = out
         self.fidelity = Fidelity(source, texts)
         # Words keep their embeddings, half of the parameters of a small model.
         student.base.get_input_embeddings().requires_grad_(False)

@@ -64,7 +64,8 @@ class Case:
             except torch.OutOfMemoryError:
                 del steps[contender]
                 self._leave_out(contender)
-        shuffled, order = list(steps), random.Random(1)
+        shuffled = list(steps)
+        order = random.Random(1)
         for _ in progress(range(self.rounds), "rounds"):
             order.shuffle(shuffled)
             found = {contender: seconds_of(steps[contender], device) for contender in shuffled}

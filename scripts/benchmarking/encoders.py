@@ -180,7 +180,8 @@ def embeddings(encoder: Encoder, run: Run, texts: list[str], size: int = 32) -> 
     """The mean of each text's features, texts×C; texts of similar lengths run together."""
     tokens = encoder.tokens(texts)
     order = sorted(range(len(texts)), key=lambda index: len(tokens[index]))
-    mean, means = Pooling("mean"), []
+    mean = Pooling("mean")
+    means = []
     for batch in encoder.batches(tokens, size):
         means.append(mean(run(batch).float(), batch["attention_mask"]))
     found = torch.cat(means)

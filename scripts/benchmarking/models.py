@@ -49,7 +49,8 @@ def build(work: Any, contender: Contender, vocabulary: int) -> nn.Module:
     )
     if contender != STOCK:
         name, options = VARIANTS.get(contender.name, (contender.name, {}))
-        arguments.position_encoding, arguments.attention_backend = name, contender.backend
+        arguments.position_encoding = name
+        arguments.attention_backend = contender.backend
         vars(arguments).update(options)
     model = (RobertaModel if contender == STOCK else TupeRobertaModel).build_model(arguments, task)
     return with_head(model, task) if work.mode == "predict" else model

@@ -56,7 +56,8 @@ def pieces(total: int, size: int) -> Iterator[int]:
 
 def multiply(shapes: Shapes, layers: int, device: str, dtype: torch.dtype) -> Step:
     """All products of all layers, into preallocated memory; by oneDNN where that is faster."""
-    random, by_onednn = {"device": device, "dtype": dtype}, device == "cpu" and prefers_onednn()
+    random = {"device": device, "dtype": dtype}
+    by_onednn = device == "cpu" and prefers_onednn()
     products = [
         (
             torch.randn(matrices, rows, inner, **random),

@@ -114,7 +114,8 @@ def _cells(row: Row) -> list[str]:
         )
         ratios.append(middle if low == middle == high else f"{middle} ({low}-{high})")
     return [
-        *(row["name"], row["precision"]),
+        row["name"],
+        row["precision"],
         *(f"{row[key] * 1e3:.2f}" for key in ("median_seconds", "percentile_95_seconds")),
         f"{row['texts_per_second']:.0f}",
         *ratios,

@@ -148,7 +148,8 @@ class Programs:
         """The folder that convert_checkpoint.py writes."""
         from tupe_fairseq.convert.command import convert
 
-        source, out = self.encoder.folder, self.folder / "ours"
+        source = self.encoder.folder
+        out = self.folder / "ours"
         if source is None:
             self.encoder.model.save_pretrained(source := self.folder / "source")
         words = ["--from", "huggingface", str(source), "--to", "onnx", "--out", str(out)]

@@ -86,7 +86,8 @@ def _layer_maps(
     """
     terms = attention.layer_terms
     assert terms is not None
-    heads, width = encoding.shape.num_heads, encoding.shape.head_dim
+    heads = encoding.shape.num_heads
+    width = encoding.shape.head_dim
     zeros = attention.q_proj.weight.new_zeros(1, heads, length, width)
     if terms.uses("rotate"):
         ones = torch.ones_like(zeros)

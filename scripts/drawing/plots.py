@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 #: Width and height of a head's heat map with its colour bar, in inches.
-WIDTH, HEIGHT = 2.4, 2.1
+WIDTH = 2.4
+HEIGHT = 2.1
 #: Space above and below each part of a figure, in inches.
 GAP = 0.08
 #: Share of the values at either end that the range of colours leaves out.
@@ -100,7 +101,8 @@ def color_limits(correlations: Tensor) -> tuple[float, float]:
     others = correlations[1:, 1:] if len(correlations) > 1 else correlations
     values = others.flatten().sort().values
     cut = int(OUTLIERS * (len(values) - 1))
-    low, high = values[cut].item(), values[-1 - cut].item()
+    low = values[cut].item()
+    high = values[-1 - cut].item()
     return (low, high) if low < high else (low - 1, high + 1)
 
 

@@ -93,7 +93,9 @@ ENCODINGS = (
     | OTHER_VARIANTS
 )
 
-EMBED_DIM, NUM_HEADS, VOCAB_SIZE = 12, 3, 11
+EMBED_DIM = 12
+NUM_HEADS = 3
+VOCAB_SIZE = 11
 
 
 def build(
@@ -115,7 +117,8 @@ def build(
 
 
 def attention_of(encoding: PositionEncoding, dropout: float = 0.0) -> TupeMultiheadAttention:
-    seen, shape = encoding.at(0), encoding.shape
+    seen = encoding.at(0)
+    shape = encoding.shape
     return TupeMultiheadAttention(
         shape.embed_dim, shape.num_heads, dropout, seen.score_terms, seen.build_layer_terms()
     )
@@ -216,9 +219,11 @@ def run(
         how: for `LayerPlan.prepare`.
     """
     x = encoding.embed(x, words(x), padding)
-    size, is_named = x.shape[:2], isinstance(backend, str)
+    size = x.shape[:2]
+    is_named = isinstance(backend, str)
     layout = Layout.of(Padding.read(padding), *size) if packed else Layout(*size, padding)
-    x, how["backend"] = layout.pack(x), backend if is_named else "eager"
+    x = layout.pack(x)
+    how["backend"] = backend if is_named else "eager"
     prepared = prepared_for(encoding, attention, x, layout, **how)
     out = attention(x, prepared if is_named else replace(prepared, backend=backend))
     out = layout.unpack(out)

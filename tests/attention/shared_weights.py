@@ -9,7 +9,9 @@ from tests.tolerances import assert_close
 from tupe_fairseq.attention import TupeMultiheadAttention
 from tupe_fairseq.position import build_position_encoding
 
-EMBED_DIM, NUM_HEADS, LENGTH = 24, 2, 9
+EMBED_DIM = 24
+NUM_HEADS = 2
+LENGTH = 9
 HEAD_DIM = EMBED_DIM // NUM_HEADS
 PADDINGS = pytest.mark.parametrize(
     "padding", [None, padding_mask(LENGTH, 4, 0)], ids=["full", "padded"]

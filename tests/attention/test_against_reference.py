@@ -33,7 +33,8 @@ PRECISION = {(name, torch.float64): torch.float32 for name in ("alibi", "sandwic
 )
 def test_output_and_every_gradient_equal_the_loops(pair, sentence, dtype):
     """And for `eager` the attention weights."""
-    (backend, case), (length, padded) = pair, sentence
+    backend, case = pair
+    length, padded = sentence
     encoding, attention = build(case, 7, dtype)
     x, padding = inputs(length, padded, dtype)
     # Words and parameters are drawn in fp32: float64 holds the same.

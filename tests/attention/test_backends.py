@@ -60,7 +60,8 @@ def test_fast_backends_equal_eager(pair, length, padded, dtype):
 def test_fast_backends_equal_eager_under_autocast(name, case):
     """Autocast makes half-precision queries of fp32 words: the bias must follow them."""
     encoding, attention = build(case, 9)
-    x, padding = normal(2, 9, EMBED_DIM, seed=0), padding_mask(9, 0, 4)
+    x = normal(2, 9, EMBED_DIM, seed=0)
+    padding = padding_mask(9, 0, 4)
     with torch.autocast("cpu", torch.bfloat16):
         expected = run(encoding, attention, x, padding, backend="eager")
         actual = run(encoding, attention, x, padding, backend=name)
@@ -93,7 +94,8 @@ def test_dropout_acts_on_the_weights_in_training_only(name):
 
 def test_weights_of_cross_attention_come_only_where_asked_for():
     attention = CrossAttention(EMBED_DIM, NUM_HEADS, EMBED_DIM)
-    x, source = normal(2, 3, EMBED_DIM, seed=0), Source(normal(2, 5, EMBED_DIM, seed=1))
+    x = normal(2, 3, EMBED_DIM, seed=0)
+    source = Source(normal(2, 5, EMBED_DIM, seed=1))
     out, weights = attention(x, source)
     expected, found = attention(x, source, need_weights=True)
     assert weights is None
@@ -115,8 +117,11 @@ def test_auto_on_gpus_depends_on_the_length():
     """A dense bias for few tokens; without one, a kernel without a mask for all."""
     learned, tupe_a, tupe_r = (build(name, 5)[0] for name in ("learned", "tupe_a", "tupe_r"))
     for encoding, length, name in (
-        *((learned, 16, "flash"), (learned, 4096, "flash")),
-        *((tupe_a, 1023, "sdpa"), (tupe_a, 1024, "flash"), (tupe_r, 4096, "sdpa")),
+        (learned, 16, "flash"),
+        (learned, 4096, "flash"),
+        (tupe_a, 1023, "sdpa"),
+        (tupe_a, 1024, "flash"),
+        (tupe_r, 4096, "sdpa"),
     ):
         plan = LayerPlan.of(encoding)
         assert plan.choose("auto", encoding, length, "cuda").name == name

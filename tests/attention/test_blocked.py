@@ -29,7 +29,8 @@ RELATIVE = ("shaw", "shaw-wide", "shaw-long", "deberta", "deberta-wide", "debert
 RELATIVE += ("transformer_xl",)
 VECTORS = ("shaw", "deberta", "transformer_xl")
 #: With a window, an untied [CLS] still sees all tokens, and all tokens see it.
-UNTIED, TIED = ("tupe_a", "tupe_r"), ("tupe_a-tie_cls", "tupe_r-tie_cls")
+UNTIED = ("tupe_a", "tupe_r")
+TIED = ("tupe_a-tie_cls", "tupe_r-tie_cls")
 #: Length and padding of sentences in groups: in a batch of fewer cells, all are one group.
 DIFFERENT = (310, (0, 9, 157, 309))
 #: As short a sequence as has a term too large to be stored for three heads.
@@ -49,7 +50,8 @@ def assert_as_eager(case, length, padded=(), max_length=None, width=EMBED_DIM, h
         heads: number of heads.
         how: for `prepared_for`.
     """
-    longest, how["packed"] = max_length or length, True
+    longest = max_length or length
+    how["packed"] = True
     encoding, attention = build(case, longest, embed_dim=width, num_heads=heads)
     x = normal(len(padded) or 1, length, width, seed=0).requires_grad_()
     padding = padding_mask(length, *padded) if padded else None
@@ -69,7 +71,8 @@ def assert_as_eager(case, length, padded=(), max_length=None, width=EMBED_DIM, h
     )
 
 
-CAUSAL, NEAR = {"causal": True}, {"window": 3}
+CAUSAL = {"causal": True}
+NEAR = {"window": 3}
 TILES = [(length, padded) for length in (LENGTH, 70, 130) for padded in ((0, 0, 0), (0, 2, 22))]
 #: What the blocks are: cases; lengths and padding; and how attention is called.
 BLOCKS = {
@@ -254,7 +257,8 @@ def test_dropout_differs_between_blocks():
 def test_cells_in_any_order_of_memory(way, how):
     encoding = OfCells(3, 40, transposed=True)
     attention = enlarged(attention_of(encoding), 2)
-    x, made = normal(1, 40, 120, seed=0).requires_grad_(), []
+    x = normal(1, 40, 120, seed=0).requires_grad_()
+    made = []
     for backend in ("blocked", "eager"):
         out = run(encoding, attention, x, backend=backend, **how)
         made.append((out, gradients(out, x, encoding, attention)))

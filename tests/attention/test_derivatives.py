@@ -23,7 +23,8 @@ from tupe_fairseq import BackendError, UsageError
 from tupe_fairseq.kernels.linear import linear
 
 LENGTH = 9
-PAIRS, SWITCH = served(BACKENDS, ENCODINGS), (False, True)
+PAIRS = served(BACKENDS, ENCODINGS)
+SWITCH = (False, True)
 
 
 def attention_over(name: str, case: str, packed: bool, dtype: torch.dtype) -> Callable:
@@ -89,7 +90,8 @@ def test_forward_derivatives(pair, packed, learns):
 @torch.no_grad()
 def test_forward_derivatives_of_products(shape):
     """Few rows, by the kernel in C, and many."""
-    x, weight = normal(*shape, seed=0), normal(64, 512, seed=1) / 512**0.5
+    x = normal(*shape, seed=0)
+    weight = normal(64, 512, seed=1) / 512**0.5
     with forward_ad.dual_level():
         out = computed(lambda: linear(forward_ad.make_dual(x, x), weight, None))
         if isinstance(out, Tensor):

@@ -29,7 +29,8 @@ from tupe_fairseq.position.indices import distances
 #: FLOATER's solver takes other steps in float64; its attention is that of `learned`.
 NAMES = sorted(set(POSITION_ENCODINGS) - {"floater"})
 CASES = [*NAMES, "tupe_a-tie_cls", "tupe_r-tie_cls", "tupe_r-toeplitz"]
-LENGTH, PADDED = 9, padding_mask(9, 0, 3)
+LENGTH = 9
+PADDED = padding_mask(9, 0, 3)
 #: Padding, and how attention is called.
 HIDING = {
     "causal": (None, {"causal": True}),
@@ -59,7 +60,8 @@ def expected_of(case, hiding):
     """In float64, each query by itself. An untied [CLS] is outside of any window."""
     encoding, attention = build(case, LENGTH, torch.float64)
     padding, how = HIDING[hiding]
-    i, j = torch.arange(LENGTH)[:, None], torch.arange(LENGTH)
+    i = torch.arange(LENGTH)[:, None]
+    j = torch.arange(LENGTH)
     visible = (i - j).abs() <= how.get("window", LENGTH)
     if encoding.untie_cls:
         visible = visible | (i == 0) | (j == 0)
@@ -80,7 +82,8 @@ def test_hidden_keys_have_no_weight(backend, case, hiding):
     assert_as(expected_of(case, hiding), found)
 
 
-LONG, REACH = 40, 3
+LONG = 40
+REACH = 3
 #: The last hides the query itself, too: all scores of the first rows are the lowest of fp32.
 EXTREME = {
     "-inf": (-math.inf, REACH),
@@ -96,7 +99,8 @@ class Hiding(PositionEncoding):
 
     def __init__(self, value, reach):
         super().__init__(Shape(EMBED_DIM, NUM_HEADS, LONG))
-        self.value, self.reach = value, reach
+        self.value = value
+        self.reach = reach
         self.weight = nn.Parameter(normal(NUM_HEADS, 2 * LONG - 1, seed=2))
 
     def attention_bias(self, queries, keys, start=0):
@@ -111,7 +115,8 @@ def test_extreme_biases_are_as_in_eager(way, case, trained):
     """Keys hidden by −inf or by very low values, and NaN."""
     encoding = Hiding(*EXTREME[case])
     attention = enlarged(attention_of(encoding), 1)
-    x, made = normal(2, LONG, EMBED_DIM, seed=0).requires_grad_(trained), []
+    x = normal(2, LONG, EMBED_DIM, seed=0).requires_grad_(trained)
+    made = []
     for backend in ("blocked", "eager"):
         with torch.set_grad_enabled(trained):
             out = run(encoding, attention, x, backend=backend)

@@ -79,7 +79,8 @@ def test_deberta_adds_absolute_positions_to_the_input():
 def test_deberta_drops_the_relative_table_in_training_alone():
     """Each layer draws its own mask: two calls differ."""
     encoding = build_position_encoding("deberta", 12, NUM_HEADS, 9, deberta_dropout=0.5)
-    attention, x = attention_of(encoding), normal(2, 9, 12, seed=1)
+    attention = attention_of(encoding)
+    x = normal(2, 9, 12, seed=1)
     first, second = (run(encoding, attention.train(), x) for _ in range(2))
     assert not torch.equal(first, second)
     first, second = (run(encoding, attention.eval(), x) for _ in range(2))

@@ -59,7 +59,8 @@ def test_words_are_those_of_each_sentence_alone(name, training):
 def test_gradients_are_those_of_each_sentence_alone(backend):
     how = {"normalize_before": True, "checkpoint_activations": True}
     encoder = enlarged(encoder_of("tupe_a", LONGEST, attention_backend=backend, **how), 1)
-    x, parameters = normal(*MASK.shape, EMBED_DIM, seed=0), dict(encoder.named_parameters())
+    x = normal(*MASK.shape, EMBED_DIM, seed=0)
+    parameters = dict(encoder.named_parameters())
     loss_weights = normal(*x.shape, seed=1) * ~MASK[:, :, None]
 
     def gradients(loss):
@@ -75,7 +76,8 @@ def test_gradients_are_those_of_each_sentence_alone(backend):
 
 
 def test_only_words_are_computed():
-    encoder, rows = encoder_of("tupe_r", LONGEST), []
+    encoder = encoder_of("tupe_r", LONGEST)
+    rows = []
     for layer in encoder.layers:
         for module in (layer.fc1, layer.final_layer_norm, layer.dropout_module):
             module.register_forward_hook(lambda _, inputs, __: rows.append(inputs[0].shape[:-1]))

@@ -21,7 +21,8 @@ def replica(module: nn.Module) -> nn.Module:
 def test_replicas_compute_the_same(case):
     encoding, attention = build(case, 9)
     encoding.eval()
-    x, padding = normal(2, 9, EMBED_DIM, seed=0), padding_mask(9, 0, 4)
+    x = normal(2, 9, EMBED_DIM, seed=0)
+    padding = padding_mask(9, 0, 4)
     expected = run(encoding, attention, x, padding, backend="eager")
     found = run(replica(encoding), replica(attention), x, padding, backend="eager")
     torch.testing.assert_close(found, expected)

@@ -108,7 +108,8 @@ def test_compiled_encoder(name):
 
 
 def test_reason_where_it_cannot_run(monkeypatch):
-    backend, encoding = ATTENTION_BACKENDS["triton"], build("tupe_r", 5)[0]
+    backend = ATTENTION_BACKENDS["triton"]
+    encoding = build("tupe_r", 5)[0]
     monkeypatch.setattr(type(backend), "unavailable", lambda self, device: "there is no GPU")
     with pytest.raises(BackendError, match=r"'triton', but there is no GPU; use auto or eager"):
         LayerPlan.of(encoding).prepare(encoding, normal(1, 5, EMBED_DIM, seed=0), backend="triton")

@@ -53,7 +53,8 @@ def test_permissions_are_those_of_any_new_file(tmp_path):
 def test_contents_reach_the_disk_before_the_name(kind, tmp_path, monkeypatch):
     """Otherwise a power failure may leave the name of an empty file."""
     events = []
-    sync, rename = os.fsync, os.replace
+    sync = os.fsync
+    rename = os.replace
 
     def synced(descriptor):
         events.append(Path(f"/proc/self/fd/{descriptor}").resolve())

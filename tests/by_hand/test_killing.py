@@ -28,12 +28,14 @@ def disturb(case: Case, out: Path, kills: int, rng: random.Random) -> int:
     Returns:
         How many runs were compared.
     """
-    calm, folder = out / "calm", out / "killed"
+    calm = out / "calm"
+    folder = out / "killed"
     calm.mkdir()
     folder.mkdir()
     started = time.monotonic()
     assert start(case, calm).wait() == 0, f"it fails undisturbed, see {calm}/output.log"
-    duration, expected = time.monotonic() - started, case.outcome(calm)
+    duration = time.monotonic() - started
+    expected = case.outcome(calm)
     killed = compared = 0
     while killed < kills or not compared:
         process = start(case, folder)

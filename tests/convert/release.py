@@ -9,7 +9,11 @@ ENCODER = "decoder.sentence_encoder."
 WORDS = [f"w{i}" for i in range(20)]
 #: Ids of the release: its own symbols, the words, and `<mask>` last.
 SYMBOLS = ["<s>", "<pad>", "</s>", "<unk>", "<file>", "<email>", "<url>", *WORDS, "<mask>"]
-WIDTH, HEADS, INNER, LAYERS, POSITIONS = 16, 2, 24, 2, 12
+WIDTH = 16
+HEADS = 2
+INNER = 24
+LAYERS = 2
+POSITIONS = 12
 
 
 def linear(name: str, out: int, into: int = WIDTH) -> dict[str, tuple[int, ...]]:
@@ -118,5 +122,7 @@ def write(folder: Path, parameters: dict | None = None, settings=None, **kind) -
 def tokens() -> torch.Tensor:
     """Sentences of 11, 6 and 1 words, padded on the right."""
     ids = torch.randint(4, len(SYMBOLS), (3, 11), generator=torch.Generator().manual_seed(5))
-    ids[:, 0], ids[1, 6:], ids[2, 1:] = 0, 1, 1
+    ids[:, 0] = 0
+    ids[1, 6:] = 1
+    ids[2, 1:] = 1
     return ids

@@ -25,8 +25,13 @@ WORDS = dictionary_of(f"w{i}" for i in range(40))
 NOWHERE = Path("/nowhere")
 TEXT = ["the cat sat on the mat .", "a bird saw it , and the cat saw a bird"]
 SIZES = {
-    **{"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "vocab_size": 60},
-    **{"num_attention_heads": 4, "max_position_embeddings": 40, "layer_norm_eps": 1e-5},
+    "hidden_size": 24,
+    "intermediate_size": 40,
+    "num_hidden_layers": 2,
+    "vocab_size": 60,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 40,
+    "layer_norm_eps": 1e-5,
 }
 
 
@@ -51,11 +56,20 @@ def masked_lm(
     The folder may hold a tokenizer.
     """
     settings = {
-        **{"encoder_layers": 2, "encoder_embed_dim": 32, "encoder_ffn_embed_dim": 48},
-        **{"encoder_attention_heads": 4, "max_positions": 24, "position_encoding": encoding},
-        **{"layernorm_embedding": True, "encoder_normalize_before": False, "dropout": 0.1},
-        **{"attention_dropout": 0.1, "activation_dropout": 0.0, "pooler_dropout": 0.2},
-        **{"activation_fn": "gelu", "pooler_activation_fn": "tanh"},
+        "encoder_layers": 2,
+        "encoder_embed_dim": 32,
+        "encoder_ffn_embed_dim": 48,
+        "encoder_attention_heads": 4,
+        "max_positions": 24,
+        "position_encoding": encoding,
+        "layernorm_embedding": True,
+        "encoder_normalize_before": False,
+        "dropout": 0.1,
+        "attention_dropout": 0.1,
+        "activation_dropout": 0.0,
+        "pooler_dropout": 0.2,
+        "activation_fn": "gelu",
+        "pooler_activation_fn": "tanh",
         "untie_weights_roberta": False,
     } | changes
     torch.manual_seed(0)
@@ -84,7 +98,8 @@ def rebuilt(converted: Converted) -> torch.nn.Module:
 def ids() -> torch.Tensor:
     """Two texts of 20 and 9 tokens."""
     made = torch.randint(4, 44, (2, 20), generator=torch.Generator().manual_seed(0))
-    made[:, 0], made[1, 9:] = 0, 1
+    made[:, 0] = 0
+    made[1, 9:] = 1
     return made
 
 

@@ -88,7 +88,9 @@ def passes(lines: list[str], what: str = "logits") -> None:
 @pytest.mark.parametrize("name", TRAINED)
 def test_classifiers(name, classifier, tmp_path):
     """Pairs have the ids of the training at every end, and again in fairseq."""
-    source, there, back = classifier(name), tmp_path / "there", tmp_path / "back"
+    source = classifier(name)
+    there = tmp_path / "there"
+    back = tmp_path / "back"
     passes(run("--to", "huggingface", source, there, "--head", HEAD, "--check"), OF_HEAD)
     passes(run("--from", "huggingface", there, back, "--check"), OF_HEAD)
     hubs = [TupeRobertaModel.from_pretrained(source.parent, source.name)]
@@ -122,7 +124,8 @@ ENDINGS = {
 @pytest.mark.parametrize("name", ENDINGS)
 def test_what_cannot_be_compared_stays(name, side, tmp_path, monkeypatch):
     """Whatever ends the comparison before a difference is found: one line says where it is."""
-    source, out = samples.bert(tmp_path / "source"), tmp_path / "out"
+    source = samples.bert(tmp_path / "source")
+    out = tmp_path / "out"
     loads = transformers.BertForMaskedLM.from_pretrained.__func__
 
     def ends(cls, folder, **how):
@@ -149,7 +152,8 @@ def loaded_logits(folder: Path) -> torch.Tensor:
 @pytest.mark.slow
 def test_a_stopped_command_ends_in_one_line(tmp_path):
     """Ctrl-C while the models are compared."""
-    source, out = samples.bert(tmp_path / "source"), tmp_path / "out"
+    source = samples.bert(tmp_path / "source")
+    out = tmp_path / "out"
     words = ("--from", "huggingface", source, "--to", "huggingface", "--out", out, "--check")
     program = processes.Program(ROOT / "scripts/convert_checkpoint.py", *words)
     program.until(out.exists)
@@ -192,7 +196,8 @@ def test_classifiers_with_a_tokenizer_of_transformers(kind, separator, tmp_path)
 @pytest.mark.parametrize("tokenizer", [True, False])
 def test_a_change_of_any_parameter_is_noticed(tokenizer, tmp_path):
     """That of the second token type, which only some tokens read, too."""
-    source, out = tmp_path / "source", tmp_path / "out"
+    source = tmp_path / "source"
+    out = tmp_path / "out"
     samples.bert(source, CLASSIFIER, num_hidden_layers=1)
     for path in () if tokenizer else source.glob("tokenizer*"):
         path.unlink()
@@ -219,7 +224,8 @@ def test_rounding_is_no_difference(kind, tmp_path, monkeypatch):
     """A model may amplify it above the usual tolerance, for which none at all stands here."""
     monkeypatch.setattr("tupe_fairseq.convert.check.TOLERANCE", 0.0)
     save = {"modernbert": test_modernbert.save}.get(kind) or getattr(samples, kind)
-    source, here = save(tmp_path / "source", "ForMaskedLM"), tmp_path / "here"
+    source = save(tmp_path / "source", "ForMaskedLM")
+    here = tmp_path / "here"
     run("--from", "huggingface", source, here, "--check")
     for classes in (kind, "tupe"):
         words = (here, tmp_path / classes, "--classes", classes, "--check")
@@ -247,7 +253,8 @@ def test_every_head_of_a_family(family, kind, classes, tmp_path):
     """To fairseq, and from there with each of its heads to our class."""
     save = {"modernbert": test_modernbert.save}.get(family) or getattr(samples, family)
     changes = {"num_labels": classes} if classes else {}
-    source, here = save(tmp_path / "source", kind, **changes), tmp_path / "here"
+    source = save(tmp_path / "source", kind, **changes)
+    here = tmp_path / "here"
     assert "largest difference" in run("--from", "huggingface", source, here, "--check")[-1]
     words = (source, tmp_path / "ours", "--to", "huggingface", *FLAGS)
     assert "largest difference" in run("--from", "huggingface", *words)[-1]

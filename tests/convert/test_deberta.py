@@ -169,13 +169,16 @@ def test_warm_start(saved, options, encoding):
     lines = run("--from", "huggingface", source, out, "--position-encoding", encoding)
     model = TupeRobertaModel.from_pretrained(out).model
     assert model.args.position_encoding == encoding
-    state, theirs = model.state_dict(), loaded("ForMaskedLM", source).state_dict()
-    key, ours = "deberta.encoder.layer.1.attention.self.key_proj", "layers.1.self_attn.k_proj"
+    state = model.state_dict()
+    theirs = loaded("ForMaskedLM", source).state_dict()
+    key = "deberta.encoder.layer.1.attention.self.key_proj"
+    ours = "layers.1.self_attn.k_proj"
     stack = "encoder.sentence_encoder."
     assert torch.equal(state[f"{stack}{ours}.weight"], theirs[f"{key}.weight"])
     types = theirs.get("deberta.embeddings.token_type_embeddings.weight")
     assert types is None or torch.equal(state[f"{stack}embed_token_types.weight"], types)
-    positions, terms = "embed_positions.", "layers.*.self_attn.layer_terms."
+    positions = "embed_positions."
+    terms = "layers.*.self_attn.layer_terms."
     parts = [f"{positions}weight"]
     if options is RELEASED:
         parts += [f"{positions}norm.weight", f"{positions}norm.bias"]

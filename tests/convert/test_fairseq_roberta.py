@@ -41,14 +41,17 @@ def as_of_2019(checkpoint, out):
     old = {}
     for name, value in model.items():
         if ".self_attn." in name and "out_proj" not in name:
-            layer, kind = name.split(".self_attn.")[0], name.rpartition(".")[2]
+            layer = name.split(".self_attn.")[0]
+            kind = name.rpartition(".")[2]
             joint = [model[f"{layer}.self_attn.{p}_proj.{kind}"] for p in "qkv"]
-            name, value = f"{layer}.self_attn.in_proj_{kind}", torch.cat(joint)
+            name = f"{layer}.self_attn.in_proj_{kind}"
+            value = torch.cat(joint)
         name = name.replace("layernorm_embedding", "emb_layer_norm")
         if not name.endswith(".version"):
             old[name.replace("encoder.", "decoder.", 1)] = value
     settings = Namespace(**{k: v for k, v in vars(state["cfg"]["model"]).items() if k != "_name"})
-    settings.arch, settings.task = "roberta_base", "masked_lm"
+    settings.arch = "roberta_base"
+    settings.task = "masked_lm"
     torch.save(
         {"args": settings, "model": old, "optimizer_history": [{"num_updates": 3}]},
         out / "model.pt",
@@ -141,7 +144,8 @@ def test_training_from_a_warm_start(stock, toy_masked_lm_data, tmp_path):
     """With both of fairseq's flags for a checkpoint."""
     flags = ("--position-encoding", "tupe_a")
     run("--from", "fairseq-roberta", stock, tmp_path / "warm", *flags, "--check")
-    model, kept = tmp_path / "warm" / "model.pt", parameters(tmp_path / "warm" / "model.pt")
+    model = tmp_path / "warm" / "model.pt"
+    kept = parameters(tmp_path / "warm" / "model.pt")
     for i, flag in enumerate(("--restore-file", "--finetune-from-model")):
         flags = (flag, model, "--position-encoding", "tupe_a", "--lr", 0, "--max-update", 2)
         trained = parameters(pretrain(toy_masked_lm_data, tmp_path / str(i), *flags))
@@ -166,7 +170,8 @@ def test_training_goes_on_as_in_stock(stock, toy_masked_lm_data, tmp_path):
     with running("train"):
         for more in ((*restored, 6), (*flags, 8)):
             ours = pretrain(toy_masked_lm_data, tmp_path / "ours", *LEARNED, *more)
-    found, expected = parameters(ours), own_parameters(theirs)
+    found = parameters(ours)
+    expected = own_parameters(theirs)
     assert_trained_alike(found, {name: expected[name] for name in found})
 
 
@@ -201,7 +206,8 @@ def test_classifier(separator, toy_sentence_data, tmp_path):
     # The first two lines have the labels of the data, "0" and "1".
     assert (tmp_path / "ours/label/dict.txt").read_text().split()[::2] == ["0", "1"]
     (theirs,), _ = checkpoint_utils.load_model_ensemble([str(trained)])
-    tokens, head = torch.randint(4, 200, (2, 30)), "sentence_classification_head"
+    tokens = torch.randint(4, 200, (2, 30))
+    head = "sentence_classification_head"
     with torch.no_grad():
         expected = theirs.eval()(tokens, classification_head_name=head)[0]
     assert_close(ours.predict(head, tokens, return_logits=True), expected)

@@ -44,8 +44,7 @@ def added():
 
     def write(converted, out, *, suffix: Suffix = "pt"):
         with building(out) as folder:
-            contents = vars(converted) | {"write_tokenizer": None}
-            torch.save(contents, folder / f"m.{suffix}")
+            torch.save(vars(converted), folder / f"m.{suffix}")
 
     def open_pickle(path, converted, head):
         return Opened(directory.outputs_of(rebuilt(read(path, None, suffix="bin")), head))
@@ -59,7 +58,9 @@ def added():
 
 def test_an_added_format_is_read_written_and_compared(added, tmp_path):
     start = release.write(tmp_path / "release")
-    ours, there, flags = tmp_path / "ours", tmp_path / "there", ("--suffix", "bin", "--check")
+    ours = tmp_path / "ours"
+    there = tmp_path / "there"
+    flags = ("--suffix", "bin", "--check")
     run("--from", "tupe-official", start, ours)
     assert run("--to", "pickle", ours, there, *flags)[-1].startswith("logits")
     assert run("--from", "pickle", there, tmp_path / "back", *flags)[-1].startswith("logits")

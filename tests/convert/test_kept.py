@@ -193,7 +193,8 @@ SOURCES = {
 @pytest.mark.parametrize("kind", SOURCES)
 def test_from_transformers_to_transformers(kind, tmp_path):
     """Directly, with neither a tokenizer nor a dictionary."""
-    source, out = tmp_path / "source", tmp_path / "out"
+    source = tmp_path / "source"
+    out = tmp_path / "out"
     SOURCES[kind](source)
     for path in source.glob("tokenizer*"):
         path.unlink()

@@ -100,7 +100,8 @@ def test_back_to_its_own_class(case, tmp_path):
     run("--from", "huggingface", source, tmp_path / "ours", "--to", "huggingface")
     back = ("--to", "huggingface", "--classes", "modernbert")
     run("--from", "huggingface", tmp_path / "ours", tmp_path / "back", *back)
-    theirs, again = loaded(kind, source), loaded(kind, tmp_path / "back")
+    theirs = loaded(kind, source)
+    again = loaded(kind, tmp_path / "back")
     assert type(again) is type(theirs)
     state = theirs.state_dict()
     assert again.state_dict().keys() == state.keys()
@@ -148,7 +149,8 @@ def test_biases_that_fairseq_has_trained_go_back(tmp_path):
 @pytest.mark.parametrize("kind", HEADS)
 def test_heads_that_fairseq_lacks_are_left_out(kind, tmp_path):
     """With the names of their classes."""
-    source, here = save(tmp_path / "theirs", kind), tmp_path / "here"
+    source = save(tmp_path / "theirs", kind)
+    here = tmp_path / "here"
     lines = run("--from", "huggingface", source, here, "--check")
     assert any(f"left out: the head {HEADS[kind]}, whose norm" in line for line in lines)
     assert not (here / "label").exists()
@@ -171,7 +173,9 @@ def test_fine_tuned_as_our_class(kind, tmp_path):
 
 def test_a_head_that_fairseq_has_trained(tmp_path):
     """It has neither the norm nor the pooling that the settings of the source name."""
-    here, out, name = tmp_path / "here", tmp_path / "out", HEADS["ForSequenceClassification"]
+    here = tmp_path / "here"
+    out = tmp_path / "out"
+    name = HEADS["ForSequenceClassification"]
     source = save(tmp_path / "theirs", "ForMaskedLM", classifier_pooling="mean")
     run("--from", "huggingface", source, here)
     hub = TupeRobertaModel.from_pretrained(here)
@@ -277,6 +281,7 @@ def test_other_layers_there_and_back(tmp_path):
     """Layers of LLaMA: as our class, and from it the parameters of fairseq's model."""
     built, converted = masked_lm("rope", **LAYERS, encoder_normalize_before=True)
     huggingface.write(converted, tmp_path / "ours")
-    ours, tokens = loaded("ForMaskedLM", tmp_path / "ours", trust_remote_code=True), ids()
+    ours = loaded("ForMaskedLM", tmp_path / "ours", trust_remote_code=True)
+    tokens = ids()
     assert_same_tokens([ours(tokens).logits], [built(tokens)[0]], tokens)
     assert_same_state(huggingface.read(tmp_path / "ours"), converted.state)

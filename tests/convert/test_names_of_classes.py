@@ -36,7 +36,9 @@ def finetuned(toy_sentence_data, tmp_path):
 @pytest.mark.slow
 def test_names_of_classes_from_fairseq(finetuned, tmp_path, monkeypatch, capsys):
     """In transformers, and back in fairseq."""
-    head, there, back = ("--head", HEAD), tmp_path / "there", tmp_path / "back"
+    head = ("--head", HEAD)
+    there = tmp_path / "there"
+    back = tmp_path / "back"
     lines = run("--to", "huggingface", finetuned, there, *head, "--check")
     assert "names of classes: 1, 0" in lines
     assert config(there)["id2label"] == {"0": "1", "1": "0"}
@@ -93,7 +95,8 @@ def test_names_of_classes_keep_every_character(names, tmp_path):
 
 def test_names_that_are_changed_by_hand(tmp_path):
     """In label/dict.txt, which then says what they are."""
-    source, here = tmp_path / "source", tmp_path / "here"
+    source = tmp_path / "source"
+    here = tmp_path / "here"
     bert(source, CLASSIFIER, id2label=dict(enumerate(["two\nlines", "b", "c"])))
     run("--from", "huggingface", source, here)
     (here / "label/dict.txt").write_text("x 1\ny 1\nz 1\n")

@@ -19,7 +19,8 @@ safetensors = pytest.importorskip("safetensors.torch", reason="transformers is n
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
 FAMILIES = ("bert", "roberta", "xlm_roberta", "camembert", "v3", "modernbert")
-FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
+FILE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
 #: Of one of several parts; a tiny model has a few.
 SIZE = "20KB"
 #: Every family in one format, and one in the others.
@@ -173,7 +174,8 @@ DAMAGED = {
 def test_damaged(what, way, copy, tmp_path):
     family, to = way
     kind, damage, message = DAMAGED[what]
-    folder, out = copy(family, kind), tmp_path / "out"
+    folder = copy(family, kind)
+    out = tmp_path / "out"
     damage(folder)
     flags = () if to == "fairseq" else ("--to", to)
     with refused(message.format(folder=folder)):
@@ -235,7 +237,8 @@ ODD = {
 def test_odd(what, family, copy, tmp_path):
     """Compared with what transformers loads."""
     kind, change_folder, notes = ODD[what]
-    folder, out = copy(family, kind), tmp_path / "out"
+    folder = copy(family, kind)
+    out = tmp_path / "out"
     change_folder(folder)
     report = run("--from", "huggingface", folder, out, "--to", "huggingface", "--classes", "tupe")
     for note in notes:

@@ -40,7 +40,8 @@ TOEPLITZ = {"extend_positions": "toeplitz", "trained_positions": 10, "toeplitz_s
 
 def batches() -> list[torch.Tensor]:
     """Ids of several shapes; all rows but the first are padded."""
-    found, generator = [], torch.Generator().manual_seed(0)
+    found = []
+    generator = torch.Generator().manual_seed(0)
     for rows, length in ((1, 2), (3, 24), (6, 9), (2, 17)):
         ids = torch.randint(4, 44, (rows, length), generator=generator)
         for row in range(1, rows):
@@ -64,10 +65,8 @@ def largest_error(run, built, head: str | None) -> float:
 @pytest.mark.parametrize(
     ("name", "head", "options"),
     [
-        ("tupe_r", None, {}),
         ("rope", HEAD, {}),
-        ("pope", None, {}),
-        ("floater", None, {}),
+        ("deberta", None, RELEASED),
         ("tupe_r", None, TOEPLITZ | WINDOW),
     ],
 )
@@ -79,26 +78,14 @@ def test_outputs(name, head, options, tmp_path):
     exact, rounded = (onnx.session(path, converted) for path in files)
     assert largest_error(exact, built, head) < FORWARD[torch.float32]
     assert 1e-4 < largest_error(rounded, built, head) < 0.1
+    ids = batches()[1]
+    together = rounded(ids)
+    for row, length in enumerate(ids.ne(1).sum(1)):
+        # Rounding in attention may change a rounded number by one.
+        alone = rounded(ids[row : row + 1, :length])[0]
+        error = (together[row] if head else together[row, :length]) - alone
+        assert error.norm() / alone.norm() < 1e-3
     assert any("int8.onnx: random texts' outputs differ by" in n for n in converted.notes)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("shaw", {"relative_clip": 3}),
-        ("transformer_xl", {}),
-        ("deberta", {"relative_clip": 3}),
-        ("deberta", RELEASED),
-        ("fire", {"fire_threshold": 8}),
-    ],
-)
-def test_encodings_whose_terms_follow_the_length(name, options, tmp_path):
-    """With options that short texts reach beyond."""
-    built, converted = masked_lm(name, encoder_layers=1, **options)
-    onnx.write(converted, tmp_path / "out")
-    run = onnx.session(tmp_path / "out" / onnx.FILE, converted)
-    assert largest_error(run, built, None) < FORWARD[torch.float32]
 
 
 @pytest.mark.parametrize(
@@ -120,19 +107,14 @@ def test_models_that_cannot_be_written(model, options, part, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("write_model", "kind"), [(bert, "ForTokenClassification"), (roberta, "ForQuestionAnswering")]
-)
-def test_heads_of_one_layer(write_model, kind, tmp_path):
+def test_heads_of_one_layer(tmp_path):
     """Outputs are those of transformers' class: two for answers. The example serves neither."""
-    folder = write_model(tmp_path / "model", kind)
+    folder = roberta(tmp_path / "model", "ForQuestionAnswering")
     run("--from", "huggingface", folder, tmp_path / "out", "--to", "onnx", "--check")
-    model = getattr(transformers, f"AutoModel{kind}").from_pretrained(folder).eval()
+    model = transformers.AutoModelForQuestionAnswering.from_pretrained(folder).eval()
     session = onnxruntime.InferenceSession(tmp_path / "out" / onnx.FILE)
     ids = torch.randint(5, 18, (2, 7))
     given = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    if model.config.type_vocab_size > 1:
-        given["token_type_ids"] = torch.zeros_like(ids)
     found = session.run(None, {name: value.numpy() for name, value in given.items()})
     with torch.no_grad():
         expected = model(**given)
@@ -168,12 +150,11 @@ def served(folder: Path, texts: list[str]) -> subprocess.CompletedProcess:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("problem", [None, "multi_label_classification"])
 @torch.no_grad()
-def test_serving_a_bert(problem, tmp_path):
-    """Its own padding, names of classes, and token types of pairs."""
+def test_serving_a_bert(tmp_path):
+    """Its own padding, names of classes, which do not exclude each other, and types of pairs."""
     names = {0: "no", 1: "yes it is", 2: "perhaps"}
-    options = {"id2label": names, "problem_type": problem}
+    options = {"id2label": names, "problem_type": "multi_label_classification"}
     source = bert(tmp_path / "source", "ForSequenceClassification", **options)
     run("--from", "huggingface", source, tmp_path / "here")
     run("--to", "onnx", tmp_path / "here", tmp_path / "out", "--head", HEAD, "--check")
@@ -184,19 +165,9 @@ def test_serving_a_bert(problem, tmp_path):
     tokenizer = transformers.AutoTokenizer.from_pretrained(source)
     for text, line in zip(texts, done.stdout.splitlines(), strict=True):
         given = tokenizer(*text.split("\t"), return_tensors="pt")
-        logits = model(**given).logits[0]
-        probabilities = logits.sigmoid() if problem else logits.softmax(-1)
+        probabilities = model(**given).logits[0].sigmoid()
         best = probabilities.argmax().item()
         assert line == f"{names[best]} {probabilities[best]:.3f}\t{text}"
-
-
-@pytest.mark.slow
-def test_features_are_not_served(tmp_path):
-    source = bert(tmp_path / "b", "Model")
-    run("--from", "huggingface", source, tmp_path / "f", "--to", "onnx", "--check")
-    done = served(tmp_path / "f", ["a"])
-    assert done.returncode == 1
-    assert "which returns features: convert with --pooling mean" in done.stderr
 
 
 @pytest.mark.slow

@@ -43,7 +43,8 @@ def test_outputs_and_gradients(tmp_path, kind, monkeypatch):
     roberta, _ = converted(tmp_path, **kind)
     states, _ = encoder(release.tokens(), last_state_only=True)
     ours = roberta.model(release.tokens(), features_only=True)[0]
-    logits, our_logits = head(states[0]), roberta.model(release.tokens())[0]
+    logits = head(states[0])
+    our_logits = roberta.model(release.tokens())[0]
     for pair in ((ours, states[0]), (our_logits, logits)):
         for actual, expected in zip(*map(of_words, pair), strict=True):
             assert_close(actual, expected)

@@ -21,13 +21,23 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 
 #: In six scripts, with capitals, accents, numbers, signs and words without spaces.
 WORDS = (
-    *("The quick Brown naïve café's", "O'Neill 3.14159 ZÜRICH fiancée", "http://a.b/c?d=e&f #tag"),
-    *("Съешь ещё этих мягких", "французских БУЛОК да выпей чаю"),
-    *("Ταχίστη αλώπηξ ΒΑΦΗΣ", "ψημένη γη δρασκελίζει"),
-    *("نص حكيم له سر قاطع", "وذو شأن عظيم مكتوب"),
-    *("ऋषियों को सताने वाले दुष्ट", "राक्षसों के राजा रावण"),
-    *("東京タワーは333メートルです", "色は匂へど散りぬるを", "我能吞下玻璃而不伤身体"),
-    *("🙂👍🏽", "“quoted” — dash…", "x=3;y<5|z"),
+    "The quick Brown naïve café's",
+    "O'Neill 3.14159 ZÜRICH fiancée",
+    "http://a.b/c?d=e&f #tag",
+    "Съешь ещё этих мягких",
+    "французских БУЛОК да выпей чаю",
+    "Ταχίστη αλώπηξ ΒΑΦΗΣ",
+    "ψημένη γη δρασκελίζει",
+    "نص حكيم له سر قاطع",
+    "وذو شأن عظيم مكتوب",
+    "ऋषियों को सताने वाले दुष्ट",
+    "राक्षसों के राजा रावण",
+    "東京タワーは333メートルです",
+    "色は匂へど散りぬるを",
+    "我能吞下玻璃而不伤身体",
+    "🙂👍🏽",
+    "“quoted” — dash…",
+    "x=3;y<5|z",
 )
 ADDED = ("<ent>", "[PARA]", "ZusatzWort")
 BERT = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -171,7 +181,8 @@ def test_the_added_tokens_are_tokens(source):
 
 def test_hub_and_glue(source, here):
     _, tokenizer = source
-    hub, glue = TupeRobertaModel.from_pretrained(here), GlueTokenizer(here)
+    hub = TupeRobertaModel.from_pretrained(here)
+    glue = GlueTokenizer(here)
     order = order_of(hub.bpe.tokenizer, len(tokenizer) + 3)
     for text in texts():
         expected = tokenizer(text).input_ids
@@ -210,8 +221,9 @@ def test_back_in_transformers(classes, source, here, tmp_path):
 
 
 @writes_onnx
+@pytest.mark.parametrize("source", ["wordpiece", "bpe", "xlm-roberta"], indirect=True)
 def test_programs(source, tmp_path):
-    """Served texts are cut at the longest that the model reads."""
+    """Served texts are cut at the longest that the model reads; a program for each algorithm."""
     folder, tokenizer = source
     run("--from", "huggingface", folder, tmp_path / "out", "--to", "onnx")
     program = Program(tmp_path / "out")

@@ -138,7 +138,8 @@ def test_similarity_by_a_released_bert(door, released_bert, doors):
     from scipy.stats import spearmanr
 
     one, two, scores = sentences(100)
-    found, expected = [], []
+    found = []
+    expected = []
     for texts in (one, two):
         found.append(embeddings(doors / door, texts))
         expected.append(embeddings(released_bert, texts))

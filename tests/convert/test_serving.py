@@ -138,11 +138,10 @@ def test_lines_are_answered_as_they_arrive(program):
 @pytest.mark.parametrize(
     ("write", "tokenizer"),
     [
-        (bert, {"truncation_side": "left", "model_max_length": 9}),
-        (bert, {"padding_side": "left", "model_max_length": 9}),
+        (bert, {"truncation_side": "left", "padding_side": "left", "model_max_length": 9}),
         (bert, {"model_max_length": int(1e30)}),
     ],
-    ids=["left", "padding", "unlimited"],
+    ids=["left", "unlimited"],
 )
 def test_settings_of_tokenizers(write, tokenizer, tmp_path):
     """Texts and pairs are cut where transformers cuts them; padding changes nothing."""

@@ -24,11 +24,34 @@ from tupe_fairseq.convert.fast_tokenizers import write_tokenizer  # noqa: E402
 
 TEXT = ["The quick brown fox's 12 jumps, over the lazy dog.", "She sells sea shells by the shore!"]
 ODD = [
-    *("", " ", "   a  b ", "\t\n x", "x" * 3000, "the the\u2028the\u3000the", "İstanbul ΣΑΣ ẞ"),
-    *("日本語", "a日b本c", "😀👩‍👩‍👧 the", "🇩🇪❤️", "á e\u0301 n\u0303", "ﬁﬂ①Ⅷ㎏ﾊﾝｶｸ½", "▁▁the ▁ a"),
-    *("\x00\x01\x07the\x1b", "the\x85the", "\x85", "a\x1c\x1db", "\xa0the\xa0", "אבג αβγ 각"),
-    *("don't we'll I'm", "http://a.b/c?d=e&f", "{'a': [1, 2]}", "a\u200bb\ufeffc\u00add"),
-    *("<S> <unknown> < mask >", "aa aaa aaaa aaaaa", "THE Quick BROWN", "3.14159 1,000,000"),
+    "",
+    " ",
+    "   a  b ",
+    "\t\n x",
+    "x" * 3000,
+    "the the\u2028the\u3000the",
+    "İstanbul ΣΑΣ ẞ",
+    "日本語",
+    "a日b本c",
+    "😀👩‍👩‍👧 the",
+    "🇩🇪❤️",
+    "á e\u0301 n\u0303",
+    "ﬁﬂ①Ⅷ㎏ﾊﾝｶｸ½",
+    "▁▁the ▁ a",
+    "\x00\x01\x07the\x1b",
+    "the\x85the",
+    "\x85",
+    "a\x1c\x1db",
+    "\xa0the\xa0",
+    "אבג αβγ 각",
+    "don't we'll I'm",
+    "http://a.b/c?d=e&f",
+    "{'a': [1, 2]}",
+    "a\u200bb\ufeffc\u00add",
+    "<S> <unknown> < mask >",
+    "aa aaa aaaa aaaaa",
+    "THE Quick BROWN",
+    "3.14159 1,000,000",
 ]
 #: Words of six scripts, signs and emoji, of which texts are made.
 SCRIPTS = (
@@ -43,7 +66,8 @@ WORDS = " ".join(SCRIPTS).split()
 
 def many_texts(count: int) -> list[str]:
     """Texts of one to twelve words, some with other spaces between them."""
-    rng, texts = random.Random(0), []
+    rng = random.Random(0)
+    texts = []
     for _ in range(count):
         words = rng.choices(WORDS, k=rng.randint(1, 12))
         spaces = rng.choices([" ", " ", " ", "  ", "", "\u00a0", "\t"], k=len(words))

@@ -113,7 +113,8 @@ def test_code_of_the_directory_gives_equal_outputs(directories, tmp_path):
 @pytest.mark.parametrize("name", ENCODERS)
 def test_there_and_back(directories, name):
     """Parameters and settings, bit for bit."""
-    folder, converted = directories[0] / name, directories[1][name]
+    folder = directories[0] / name
+    converted = directories[1][name]
     back = huggingface.read(folder)
     samples.assert_same_state(back, converted.state)
     assert_settings_stay(back, converted)
@@ -146,7 +147,8 @@ def assert_back_from_transformers(model, folder):
     model.save_pretrained(folder)
     samples.WORDS.save(str(folder / "dict.txt"))
     back = huggingface.read(folder)
-    seen, here = samples.ids().ne(1), outputs_of(samples.rebuilt(back), None)
+    seen = samples.ids().ne(1)
+    here = outputs_of(samples.rebuilt(back), None)
     assert_close(model(samples.ids()).logits[seen], here(samples.ids())[seen])
 
 

@@ -25,7 +25,8 @@ RARE = "zebras vex jumpy quokkas"
 def vocabulary(tmp_path_factory):
     """The pieces, as scripts/quickstart.sh has them made, and the data binarised with them."""
     folder = tmp_path_factory.mktemp("vocabulary")
-    text, out = folder / "text", folder / "pieces"
+    text = folder / "text"
+    out = folder / "pieces"
     text.mkdir()
     (text / "pretrain.train").write_text("\n".join(LINES * 40 + [RARE] * 2) + "\n")
     (text / "pretrain.valid").write_text("\n".join(LINES * 5) + "\n")

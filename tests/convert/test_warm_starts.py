@@ -9,7 +9,9 @@ from tupe_fairseq import TupeRobertaModel
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
-MASKED, CLASSIFIER, NEXT = "ForMaskedLM", "ForSequenceClassification", "ForPreTraining"
+MASKED = "ForMaskedLM"
+CLASSIFIER = "ForSequenceClassification"
+NEXT = "ForPreTraining"
 
 
 @pytest.mark.parametrize(
@@ -41,7 +43,8 @@ def test_warm_start(make, encoding, tmp_path):
     before = transformers.AutoModelForMaskedLM.from_pretrained(source).state_dict()
     state = TupeRobertaModel.from_pretrained(tmp_path / "out").model.state_dict()
     name = make.__name__
-    their_layer, layer = f"{name}.encoder.layer.1.", "encoder.sentence_encoder.layers.1."
+    their_layer = f"{name}.encoder.layer.1."
+    layer = "encoder.sentence_encoder.layers.1."
     for theirs, ours in (
         ("attention.self.key.weight", "self_attn.k_proj.weight"),
         ("attention.output.LayerNorm.bias", "self_attn_layer_norm.bias"),

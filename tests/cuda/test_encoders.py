@@ -11,7 +11,8 @@ from tupe_fairseq.position import POSITION_ENCODINGS
 
 pytestmark = pytest.mark.gpu
 every_encoding = pytest.mark.parametrize("name", list(POSITION_ENCODINGS))
-LENGTH, WIDTH = 40, 32
+LENGTH = 40
+WIDTH = 32
 on_gpus = pytest.mark.skipif(DEVICE != "cuda", reason="a CPU does not wait for itself")
 
 
@@ -55,7 +56,8 @@ def test_precision(name, precision):
     model = encoder(name).to(dtype)
     exact = encoder(name, attention_backend="eager")
     exact.load_state_dict(model.state_dict())
-    (found, of_found), (expected, of_expected) = step(model, casts), step(exact)
+    found, of_found = step(model, casts)
+    expected, of_expected = step(exact)
     assert_all_close(found.to(casts or dtype), expected, of_found, of_expected)
 
 
@@ -65,7 +67,8 @@ def test_activation_checkpointing(name):
     dropouts = {"dropout": 0.1, "attention_dropout": 0.1}
     plain, saving = (encoder(name, checkpoint_activations=each, **dropouts) for each in (0, 1))
     saving.load_state_dict(plain.state_dict())
-    (found, of_found), (expected, of_expected) = step(saving), step(plain)
+    found, of_found = step(saving)
+    expected, of_expected = step(plain)
     assert_all_close(found, expected, of_found, of_expected)
     assert not torch.equal(found, step(plain, seed=2)[0]), "nothing is dropped"
 
@@ -98,5 +101,6 @@ def test_compiled_layers(name, casts):
     torch._dynamo.reset()
     plain, compiled = (encoder(name, compile_layers=each) for each in (False, True))
     compiled.load_state_dict(plain.state_dict())
-    (found, of_found), (expected, of_expected) = step(compiled, casts), step(plain, casts)
+    found, of_found = step(compiled, casts)
+    expected, of_expected = step(plain, casts)
     assert_all_close(found.to(casts or torch.float32), expected, of_found, of_expected)

@@ -68,7 +68,9 @@ def test_commands_that_read_models(tmp_path):
     """A warm start, a figure, a benchmark and GLUE with an encoding outside the package."""
     own = ("--user-dir", EXAMPLE / "my_encodings")
     pytest.importorskip("transformers", reason="transformers is not installed")
-    theirs, model, out = bert(tmp_path / "bert"), tmp_path / "model", tmp_path / "out"
+    theirs = bert(tmp_path / "bert")
+    model = tmp_path / "model"
+    out = tmp_path / "out"
     encoding = ("--position-encoding", "gaussian", *own)
     convert = ("scripts/convert_checkpoint.py", "--from", "huggingface", theirs, "--out", model)
     for program, *words in (
@@ -92,7 +94,9 @@ def test_commands_that_read_models(tmp_path):
 @pytest.mark.slow
 def test_glue(bash, tmp_path):
     pytest.importorskip("transformers", reason="transformers is not installed")
-    theirs, model, own = bert(tmp_path / "bert"), tmp_path / "model", EXAMPLE / "my_encodings"
+    theirs = bert(tmp_path / "bert")
+    model = tmp_path / "model"
+    own = EXAMPLE / "my_encodings"
     words = ("--from", "huggingface", theirs, "--out", model, "--position-encoding", "gaussian")
     convert = ROOT / "scripts/convert_checkpoint.py"
     processes.run(convert, *words, "--user-dir", own).check_returncode()

@@ -51,7 +51,8 @@ def data(tmp_path_factory):
 
 def one_by_one(hub, text):
     """The sum over pieces, each masked in a pass of its own."""
-    tokens, total = hub.encode(text.lower()), 0.0
+    tokens = hub.encode(text.lower())
+    total = 0.0
     for i in range(1, len(tokens) - 1):
         masked = tokens.clone()
         masked[i] = hub.task.mask_idx

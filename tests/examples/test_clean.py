@@ -125,7 +125,8 @@ def test_held_out_documents_do_not_depend_on_files(tmp_path):
 def test_second_call_goes_on_with_missing_parts(tmp_path, monkeypatch):
     for name in "abc":
         (tmp_path / name).write_text(f"text of {name}\n")
-    files, out = [str(tmp_path / name) for name in "abc"], tmp_path / "out"
+    files = [str(tmp_path / name) for name in "abc"]
+    out = tmp_path / "out"
     arguments = [*files, "--out", str(out), "--workers", "1", "--valid-share", "0"]
 
     def stop(*_):

@@ -134,7 +134,8 @@ PREPARE = ROOT / "examples/pretraining/prepare.sh"
 
 @pytest.mark.slow
 def test_prepare_goes_on_where_it_failed(bash, tmp_path):
-    source, out = tmp_path / "my texts", tmp_path / "my data"
+    source = tmp_path / "my texts"
+    out = tmp_path / "my data"
     source.mkdir()
     (source / "a").write_text("\n\n".join(sentences(300)))
     arguments = ("--out", out, "--valid-share", 0.1, "--workers", 1, source)

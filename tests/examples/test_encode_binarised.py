@@ -58,7 +58,8 @@ def test_no_text_is_held_out(text, tmp_path):
 def test_interrupted_after_parts(text, tmp_path, monkeypatch):
     """Whole parts are kept; a part without its index is made again."""
     monkeypatch.setattr(encode, "PART", 500)
-    calm, out = tmp_path / "calm", tmp_path / "out"
+    calm = tmp_path / "calm"
+    out = tmp_path / "out"
     run(text, calm, "--sentencepiece", 40, "--binarise")
 
     def stop(*_):

@@ -29,7 +29,8 @@ def test_tokens_are_those_of_the_dataset(toy_masked_lm_data, tokens):
 def test_loss_without_context(toy_masked_lm_data, tokens):
     """All pairs of a token and what fairseq shows in its place."""
     dictionary = Dictionary.load(str(toy_masked_lm_data / "dict.txt"))
-    symbols, drawn = range(len(dictionary)), range(dictionary.nspecial, len(dictionary))
+    symbols = range(len(dictionary))
+    drawn = range(dictionary.nspecial, len(dictionary))
     counts = Counter(tokens["train"])
     share = [(counts[t] + 1) / (len(tokens["train"]) + len(symbols)) for t in symbols]
 

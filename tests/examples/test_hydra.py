@@ -151,10 +151,15 @@ def fine_tune(name: str, data: Path, start: Path | str, folder: Path, most: int 
     """Train on a GLUE file in this process; nothing moves, because the rate is 0."""
     cfg = composed(
         GLUE / f"{name}.yaml",
-        *(f"task.data={data}", f"checkpoint.finetune_from_model={start}"),
-        *("model._name=tupe_roberta_tiny", "task.max_positions=128", "optimization.lr=[0.0]"),
-        *("lr_scheduler.warmup_updates=1", f"optimization.max_update={most}"),
-        *(*ON_CPU, f"checkpoint.save_dir={folder}"),
+        f"task.data={data}",
+        f"checkpoint.finetune_from_model={start}",
+        "model._name=tupe_roberta_tiny",
+        "task.max_positions=128",
+        "optimization.lr=[0.0]",
+        "lr_scheduler.warmup_updates=1",
+        f"optimization.max_update={most}",
+        *ON_CPU,
+        f"checkpoint.save_dir={folder}",
     )
     return train_by(cfg)
 

@@ -16,7 +16,8 @@ from tupe_fairseq import TupeRobertaModel, UsageError
 
 def test_losses_of_a_model(toy_masked_lm_data, tmp_path, monkeypatch):
     """Those of single blocks in float64; a second call measures what is missing."""
-    data, length = toy_masked_lm_data, 16
+    data = toy_masked_lm_data
+    length = 16
     flags = ("--position-encoding", "alibi", "--tokens-per-sample", length)
     pretrain(data, tmp_path, *flags, "--sample-break-mode", "none")
     words = ("longer_texts", "alibi", data, tmp_path, length, 2)
@@ -28,7 +29,9 @@ def test_losses_of_a_model(toy_masked_lm_data, tmp_path, monkeypatch):
     # <s> and 16 times the 15 tokens beside it.
     longest = {"max_positions": 16 * last + 1, "tokens_per_sample": 16 * last + 1}
     hub = TupeRobertaModel.from_pretrained(tmp_path, "checkpoint_last.pt", data, **longest)
-    symbols, losses, ends = hub.task.source_dictionary, [], []
+    symbols = hub.task.source_dictionary
+    losses = []
+    ends = []
     blocks = read_blocks(data, length, 2)
     for block, chosen in zip(blocks[:, 1:], chosen_tokens(blocks), strict=True):
         tokens = F.pad(block.masked_fill(chosen, symbols.index("<mask>")), (1, 0))
@@ -55,7 +58,9 @@ def test_rope_is_measured_with_each_scaling():
 def test_the_same_tokens_are_predicted_at_all_lengths():
     """Masks do not depend on the length, and the loss is that of masked tokens alone."""
     blocks = torch.randint(4, 40, (3, 33), generator=torch.Generator().manual_seed(0))
-    mask, first, chosen = 41, 0, chosen_tokens(blocks)
+    mask = 41
+    first = 0
+    chosen = chosen_tokens(blocks)
     assert 0 < chosen.float().mean() < 0.4
 
     def model(inputs):

@@ -51,7 +51,8 @@ def test_pretraining(name, sequences):
 @pytest.mark.parametrize("name", FILES)
 def test_finetuning(name):
     """5 or 10 epochs of 32 examples, 6 % of the updates for the warm-up."""
-    task, cfg = FILES[name], commanded(GLUE / f"{name}.yaml")
+    task = FILES[name]
+    cfg = commanded(GLUE / f"{name}.yaml")
     epochs = 5 if name in ("mnli", "qnli", "qqp") else 10
     updates = math.ceil(task.splits[0].count / 32) * epochs
     assert {key: OmegaConf.select(cfg, key) for key in BOTH} == BOTH

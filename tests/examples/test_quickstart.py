@@ -84,7 +84,12 @@ def test_closing_table():
         assert part in rendered
     rows = [line.split() for line in rendered.splitlines()]
     assert [row[0] for row in rows if row[-2:-1] == ["8.00"]] == [
-        *("300", "600", "900", "1,200", "1,500", "1,800"),
+        "300",
+        "600",
+        "900",
+        "1,200",
+        "1,500",
+        "1,800",
     ]
     assert ["1,800", "5.88", "8.00", "2.12"] in rows
     assert ["497", "5.25", "9.00"] in rows

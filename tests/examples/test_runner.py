@@ -174,7 +174,8 @@ def pids(out: Path) -> list[int]:
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=lambda how: how.name)
 def test_an_interruption_ends_all_processes_and_the_next_call_goes_on(how, tmp_path):
-    program, out = tmp_path / "program.py", tmp_path / "out"
+    program = tmp_path / "program.py"
+    out = tmp_path / "out"
     program.write_text(PROGRAM)
     words = ("--out", out, "--workers", 2)
     first = processes.Program(program, *words)

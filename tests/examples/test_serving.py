@@ -26,7 +26,8 @@ from tupe_fairseq.huggingface import optimize  # noqa: E402
 
 PAGE = ROOT / "examples" / "serving" / "README.md"
 WORDS = ["a", "the", "one", "man", "dog", "plays", "sees", "good", "bad", "film", "in", "city"]
-BERT, RANKER = "google-bert/bert-base-uncased", "cross-encoder/ms-marco-MiniLM-L6-v2"
+BERT = "google-bert/bert-base-uncased"
+RANKER = "cross-encoder/ms-marco-MiniLM-L6-v2"
 MINILM = "all-MiniLM-L6-v2"
 
 
@@ -136,7 +137,8 @@ def test_sentence_transformer(minilm):
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
 def test_precisions_keep_similarities(minilm, precision):
     original, _ = minilm
-    one, two = sentences(60)[:30], sentences(60)[30:]
+    one = sentences(60)[:30]
+    two = sentences(60)[30:]
     expected, found = (
         m.similarity_pairwise(m.encode(one), m.encode(two))
         for m in (original, optimize(original, precision))

@@ -50,7 +50,8 @@ def test_difference_is_beyond_the_noise_of_seeds(values, written):
 
 
 def test_one_answer_to_all():
-    train, valid = ["1", "0", "1"], ["0", "0", "0", "1"]
+    train = ["1", "0", "1"]
+    valid = ["0", "0", "0", "1"]
     # The answer is that of the training set, 1: right for one of four.
     assert measures.without_model("accuracy", train, valid) == 25.0
     assert measures.without_model("mcc", train, valid) == 0.0

@@ -87,7 +87,8 @@ def test_the_result_follows_the_source(source, text, tmp_path):
 def test_a_killed_run_continues(source, text, tmp_path):
     """As if it had not been killed."""
     flags = ("--position-encoding", "rope", "--updates", 120)
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    whole = tmp_path / "whole"
+    killed = tmp_path / "killed"
     expected = transplant(source, text, whole, *flags)
     program = Program(NAME, source, text, "--out", killed, *SHORT, *flags)
     progress = killed / "progress.json"
@@ -127,7 +128,8 @@ def test_heads_are_kept(head, text, tmp_path):
     before = auto.from_pretrained(folder)
     ids = torch.arange(5, 12)[None]
     with torch.no_grad():
-        found, expected = model.eval()(ids).logits, before.eval()(ids).logits
+        found = model.eval()(ids).logits
+        expected = before.eval()(ids).logits
     assert found.shape == expected.shape
     assert torch.corrcoef(torch.stack([found.flatten(), expected.flatten()]))[0, 1] > 0.9
 
@@ -185,7 +187,8 @@ def test_texts_that_sentence_transformers_changes(text, tmp_path, capsys):
     """It is said, since TEXT may be changed; and the longest text follows the positions."""
     write(source := tmp_path / "bert", "Model")
     add_sentence_files(source, 9)
-    name, settings = "sentence_roberta_config.json", {"do_lower_case": True, "max_seq_length": 9}
+    name = "sentence_roberta_config.json"
+    settings = {"do_lower_case": True, "max_seq_length": 9}
     (source / "sentence_bert_config.json").unlink()
     (source / name).write_text(json.dumps(settings))
     flags = ("--position-encoding", "rope", "--max-positions", 40, "--updates", 1)
@@ -251,7 +254,8 @@ def test_paths_without_what_is_needed(source, text, tmp_path):
 
 def test_evaluation(source, text, tmp_path):
     """STS-B's score is that of transformers' class, which reads 64 tokens of a long sentence."""
-    draw, glue = random.Random(1), tmp_path / "STS-B"
+    draw = random.Random(1)
+    glue = tmp_path / "STS-B"
     sizes = [80, *[8] * 39]
     pairs = [[" ".join(draw.choices(WORDS, k=size)) for _ in range(2)] for size in sizes]
     people = [number % 6 for number in range(40)]
@@ -293,8 +297,3 @@ def test_comparison_with_its_source(released_bert, text, capsys, monkeypatch):
     assert all(one == other for one, other in cosines)
     ways = [f'| optimize, "{each}"' for each in ("fp32", "bf16", "int8")]
     assert [row[0] for row in rows[-4:]] == ["| as it is", *ways]
-
-
-def test_comparison_of_other_folders(tmp_path):
-    with pytest.raises(UsageError, match="is no directory of sentence-transformers"):
-        compare.main([str(tmp_path)] * 3)

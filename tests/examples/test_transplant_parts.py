@@ -8,6 +8,7 @@ import pytest
 import torch
 import transformers
 
+from examples.transplant import compare
 from examples.transplant.encoders import Encoder, read_source, transplanted
 from examples.transplant.fidelity import Fidelity
 from examples.transplant.start import keep_mean_position, positional_scores
@@ -194,3 +195,8 @@ def test_pairs_of_one_word_and_byte_order_marks(tmp_path):
     assert halves("one two three") == ("one", "two three")
     texts = texts_of(tmp_path, [f"one man sees {n}" for n in range(1000)], mark="\ufeff")
     assert texts.held_out[0] == "one man sees 0"
+
+
+def test_comparison_of_other_folders(tmp_path):
+    with pytest.raises(UsageError, match="is no directory of sentence-transformers"):
+        compare.main([str(tmp_path)] * 3)

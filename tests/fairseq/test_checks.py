@@ -41,7 +41,8 @@ def test_data_without_sentences(tmp_path):
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_a_dictionary_with_a_longer_line_than_any_token(tmp_path, place):
     """It is not read to its end, which may never come; a line of the largest size is."""
-    path, lines = tmp_path / "dict.txt", ["a 3", "b 2", "c 1"]
+    path = tmp_path / "dict.txt"
+    lines = ["a 3", "b 2", "c 1"]
     lines[place] = "x" * (LONGEST_LINE - 4) + " 1"
     path.write_text("\n".join(lines) + "\n")
     assert lines[place][:-2] in read_dictionary(path).symbols

@@ -35,7 +35,8 @@ def tensors_of(dtype) -> list[torch.nn.Parameter]:
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_updates_are_those_of_fairseq_in_double_precision(dtype):
-    ours, theirs = tensors_of(dtype), tensors_of(torch.float64)
+    ours = tensors_of(dtype)
+    theirs = tensors_of(torch.float64)
     train(FusedAdam(ours, **SETTINGS), ours, range(20))
     train(adam.Adam(theirs, **SETTINGS), theirs, range(20))
     for found, expected in zip(ours, theirs, strict=True):
@@ -46,7 +47,8 @@ def test_updates_are_those_of_fairseq_in_double_precision(dtype):
     ("dtype", "more"), [(torch.bfloat16, {}), (torch.float32, {"amsgrad": True})]
 )
 def test_what_is_not_fused_is_as_in_fairseq(dtype, more):
-    ours, theirs = tensors_of(dtype), tensors_of(dtype)
+    ours = tensors_of(dtype)
+    theirs = tensors_of(dtype)
     train(FusedAdam(ours, **SETTINGS, **more), ours, range(5))
     train(adam.Adam(theirs, **SETTINGS, **more), theirs, range(5))
     assert all(map(torch.equal, ours, theirs))
@@ -81,8 +83,10 @@ def test_training_goes_on_with_the_other(toy_masked_lm_data, trained_by_adam, tm
 def test_a_state_of_another_shape_is_refused(shapes):
     """Of a model with more positions, or with other classes."""
     old, new = (torch.nn.Parameter(torch.ones(shape)) for shape in shapes)
-    before, after = FusedAdam([old]), FusedAdam([new])
-    old.grad, new.grad = torch.ones_like(old), torch.ones_like(new)
+    before = FusedAdam([old])
+    after = FusedAdam([new])
+    old.grad = torch.ones_like(old)
+    new.grad = torch.ones_like(new)
     before.step()
     after.load_state_dict(before.state_dict())
     with pytest.raises(UsageError, match=r"exp_avg of shape .* give --reset-optimizer") as error:
@@ -118,7 +122,8 @@ def test_numbers_in_any_order_of_memory(strided):
     tensors = [torch.nn.Parameter(torch.arange(12.0).view(3, 4)) for _ in range(2)]
     if strided == "parameter":
         tensors[0].data = torch.arange(12.0).view(3, 4).t().contiguous().t()
-    ours, theirs = FusedAdam(tensors[:1], **SETTINGS), adam.Adam(tensors[1:], **SETTINGS)
+    ours = FusedAdam(tensors[:1], **SETTINGS)
+    theirs = adam.Adam(tensors[1:], **SETTINGS)
     for step in range(3):
         gradient = torch.randn(3, 4, generator=torch.Generator().manual_seed(step))
         for tensor in tensors:

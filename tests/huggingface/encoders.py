@@ -12,9 +12,16 @@ from tests.huggingface.deberta import RELEASED, SIZES  # noqa: E402
 BERT_SIZES = {name: value for name, value in SIZES.items() if name != "relative_attention"}
 ROBERTA_SIZES = {**BERT_SIZES, "pad_token_id": 1, "max_position_embeddings": 26}
 MODERN_SIZES = {
-    **{"vocab_size": 60, "hidden_size": 48, "intermediate_size": 40, "num_hidden_layers": 4},
-    **{"num_attention_heads": 4, "max_position_embeddings": 1024, "local_attention": 8},
-    **{"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2},
+    "vocab_size": 60,
+    "hidden_size": 48,
+    "intermediate_size": 40,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 1024,
+    "local_attention": 8,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
 }
 BIASES = dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"), True)
 OPTIONS = {

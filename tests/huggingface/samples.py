@@ -10,7 +10,10 @@ pytest.importorskip("transformers", reason="transformers is not installed (extra
 from tupe_fairseq import huggingface as hf
 from tupe_fairseq.huggingface import TupeConfig, TupeForMaskedLM
 
-WORDS, LENGTH, LAYERS, HEADS = 50, 24, 2, 4
+WORDS = 50
+LENGTH = 24
+LAYERS = 2
+HEADS = 4
 IN_ENCODERS = [name for name, cls in POSITION_ENCODINGS.items() if not cls.causal_only]
 every_encoding = pytest.mark.parametrize("name", IN_ENCODERS)
 

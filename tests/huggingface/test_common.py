@@ -28,12 +28,14 @@ from tupe_fairseq import huggingface as hf  # noqa: E402
 @every_class
 def test_states_and_weights_are_part_of_the_graph(kind, side, checkpointing):
     """So that their gradients can be read."""
-    model, ids = build(kind).train(), ids_for(kind)
+    model = build(kind).train()
+    ids = ids_for(kind)
     if checkpointing:
         model.gradient_checkpointing_enable()
     mask = None if side == "none" else ids.ne(1).long()
     if side == "left":
-        ids, mask = ids.flip(-1), mask.flip(-1)
+        ids = ids.flip(-1)
+        mask = mask.flip(-1)
     elif side == "none":
         ids = ids.clamp(min=4)
     out = model(ids, mask, output_hidden_states=True, output_attentions=True)

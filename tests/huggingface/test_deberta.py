@@ -79,7 +79,8 @@ def assert_alike(ours, theirs, given, labels):
 @torch.no_grad()
 def assert_same_states(theirs, given, **changes):
     """Last hidden states at tokens."""
-    mask, ours = given["attention_mask"].bool(), ours_of(theirs, **changes)
+    mask = given["attention_mask"].bool()
+    ours = ours_of(theirs, **changes)
     found, expected = (model(**given).last_hidden_state[mask] for model in (ours, theirs))
     assert_close(found, expected)
 

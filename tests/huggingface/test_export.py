@@ -55,7 +55,8 @@ def test_padding_anywhere(kind, name, traced):
 @torch.no_grad()
 def test_a_mask_of_one_row(kind):
     model = small(kind, "tupe_r", classifier_pooling="mean")
-    ids, mask = torch.arange(4, 20).view(2, -1), torch.ones(2, 8, dtype=torch.int64)
+    ids = torch.arange(4, 20).view(2, -1)
+    mask = torch.ones(2, 8, dtype=torch.int64)
     mask[:, :3] = 0
     program = exported(model, ids, mask[:1])
     found = program(input_ids=ids, attention_mask=mask[:1])[0]

@@ -117,7 +117,8 @@ def test_interrupted_run_resumes(finetuned, glue, pretrained, tmp_path, monkeypa
     """After the first of two epochs; a checkpoint that was not completed does not matter."""
     words = [str(glue), finetuned.name, str(pretrained), "--out", str(tmp_path / "out")]
     words += ["--epochs", "2", "--lr", "1e-3", "--batch-size", "8"]
-    step, steps = transformers.Trainer.training_step, []
+    step = transformers.Trainer.training_step
+    steps = []
 
     def interrupted(*given):
         steps.append(len(steps))

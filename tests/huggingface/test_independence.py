@@ -92,7 +92,8 @@ class Adapted(nn.Module):
 
     def __init__(self, base: nn.Linear, delta: torch.Tensor):
         super().__init__()
-        self.base, self.delta = base, nn.Parameter(delta)
+        self.base = base
+        self.delta = nn.Parameter(delta)
 
     def forward(self, x):
         return self.base(x) + nn.functional.linear(x, self.delta.to(x.dtype))
@@ -115,11 +116,14 @@ def deltas_of(model) -> dict[str, torch.Tensor]:
 @every_encoding
 def test_modules_are_called(name):
     """Layers that are replaced, and hooks, act as in any module of torch, in positions as well."""
-    model, ids = masked_lm(name), tokens()
-    merged, hooked = copy.deepcopy(model), copy.deepcopy(model)
+    model = masked_lm(name)
+    ids = tokens()
+    merged = copy.deepcopy(model)
+    hooked = copy.deepcopy(model)
     deltas = deltas_of(model)
     for layer_name, delta in deltas.items():
-        layer, (parent, _, own) = model.get_submodule(layer_name), layer_name.rpartition(".")
+        layer = model.get_submodule(layer_name)
+        parent, _, own = layer_name.rpartition(".")
         setattr(model.get_submodule(parent), own, Adapted(layer, delta.clone()))
         merged.get_submodule(layer_name).weight.data.add_(delta)
         hooked.get_submodule(layer_name).register_forward_hook(
@@ -145,7 +149,8 @@ def test_modules_are_called(name):
 @every_encoding
 @torch.no_grad()
 def test_dynamic_quantization(name):
-    model, ids = masked_lm(name), tokens()
+    model = masked_lm(name)
+    ids = tokens()
     expected = model(ids).logits[ids.ne(1)]
     quantized = torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8)
     found = quantized(ids).logits[ids.ne(1)]
@@ -157,7 +162,8 @@ def test_dynamic_quantization(name):
 @torch.no_grad()
 def test_values_that_change_in_place_are_seen(name):
     """By `.data`, as averages of weights (EMA) are copied."""
-    model, ids = masked_lm(name), tokens()
+    model = masked_lm(name)
+    ids = tokens()
     other = masked_lm(name)
     for parameter in other.parameters():
         parameter.mul_(1.5)

@@ -46,7 +46,9 @@ def test_saves_and_loads(kind, name, tmp_path):
     again = auto.from_pretrained(tmp_path).eval()
     assert type(again) is kind
     assert again.state_dict().keys() == model.state_dict().keys()
-    first, second, loaded = labelled(model), labelled(model), labelled(again)
+    first = labelled(model)
+    second = labelled(model)
+    loaded = labelled(again)
     assert torch.equal(at_tokens(first[1]), at_tokens(second[1]))
     assert_close(at_tokens(loaded[1]), at_tokens(first[1]))
     assert_close(loaded.loss, first.loss)
@@ -117,8 +119,10 @@ def test_states_and_weights(name):
     model.set_attn_implementation("eager")
     again = model(tokens(), output_attentions=True).attentions
     assert all(torch.equal(*pair) for pair in zip(again, out.attentions, strict=True))
-    left, mask = tokens((LENGTH,)), torch.ones(1, LENGTH)
-    left[:, 5:], mask[:, :5] = tokens((19,)), 0
+    left = tokens((LENGTH,))
+    mask = torch.ones(1, LENGTH)
+    left[:, 5:] = tokens((19,))
+    mask[:, :5] = 0
     shifted = model(left, attention_mask=mask, output_attentions=True)
     alone = model(tokens((19,)), output_attentions=True)
     assert_close(shifted.attentions[1][:, :, 5:, 5:], alone.attentions[1])
@@ -141,12 +145,14 @@ def test_embeddings_in_place_of_ids(name):
 @torch.no_grad()
 def test_the_vocabulary_grows_and_shrinks(kind, name, tmp_path):
     """Outputs for known words stay; those of masked and next words get columns."""
-    model, ids = build(kind, name), ids_for(kind).clamp(max=WORDS - 11)
+    model = build(kind, name)
+    ids = ids_for(kind).clamp(max=WORDS - 11)
     before = model(ids)[0]
     for size in (WORDS + 7, WORDS - 10):
         model.resize_token_embeddings(size)
         assert model.config.vocab_size == model.get_input_embeddings().num_embeddings == size
-        out, kept = model(ids)[0], min(size, WORDS)
+        out = model(ids)[0]
+        kept = min(size, WORDS)
         assert_close(at_tokens(out)[..., :kept], at_tokens(before)[..., :kept])
         if hasattr(model, "lm_head"):
             assert out.shape[-1] == size
@@ -183,7 +189,8 @@ WAYS = (None, {"use_reentrant": False}, {"use_reentrant": True})
 )
 def test_gradient_checkpointing(kind, name, options):
     """Each layer runs twice; the gradients, of what layers share too, are the same."""
-    gradients, counts = [], []
+    gradients = []
+    counts = []
     for checkpointing in (False, True):
         runs: list[None] = []
         model = build(kind, name).train()
@@ -226,7 +233,8 @@ def test_new_parameters_are_initialised(name, tmp_path):
 def test_positions_that_a_file_lacks_start_as_in_a_new_model(name, tmp_path):
     """transformers 5 builds models without values; what it does not load would be garbage."""
     masked_lm(name).save_pretrained(tmp_path)
-    path, parts = tmp_path / "model.safetensors", ("embed_positions", "layer_terms")
+    path = tmp_path / "model.safetensors"
+    parts = ("embed_positions", "layer_terms")
     whole = load_file(path)
     kept = {n: v for n, v in whole.items() if not any(part in n for part in parts)}
     save_file(kept, path, metadata={"format": "pt"})

@@ -87,7 +87,8 @@ def test_questions_are_answered_equally():
     model = build("bert", "ForQuestionAnswering", num_labels=2)
     spans = {"start_positions": torch.zeros(5).long(), "end_positions": torch.zeros(5).long()}
     inputs = {**batch(model), **spans}
-    theirs, ours = model(**inputs), optimize(model)(**inputs)
+    theirs = model(**inputs)
+    ours = optimize(model)(**inputs)
     torch.testing.assert_close(ours.start_logits, theirs.start_logits, atol=1e-5, rtol=0)
     torch.testing.assert_close(ours.loss, theirs.loss, atol=1e-5, rtol=0)
 
@@ -104,7 +105,8 @@ def test_windows_of_any_number_of_tokens(tokens):
 def test_texts_longer_than_the_configuration_says():
     """transformers rotates any position."""
     model = build("modernbert", max_position_embeddings=16)
-    ids, fast = torch.randint(4, 60, (2, 40)), optimize(model)
+    ids = torch.randint(4, 60, (2, 40))
+    fast = optimize(model)
     for length in (40, 17, 8):
         given = ids[:, :length]
         torch.testing.assert_close(fast(given)[0], model(given)[0], atol=1e-5, rtol=0)
@@ -122,9 +124,11 @@ def test_vectors_and_other_arguments(name):
         more["token_type_ids"] = torch.randint(2, ids.shape)
     if name == "bert":
         more["position_ids"] = torch.arange(ids.size(1)).flip(0)[None]
-    fast, shown = optimize(model), inputs["attention_mask"].bool()
+    fast = optimize(model)
+    shown = inputs["attention_mask"].bool()
     for extra in ({}, {"output_attentions": True}):
-        theirs, ours = model(**more, **extra), fast(**more, **extra)
+        theirs = model(**more, **extra)
+        ours = fast(**more, **extra)
         torch.testing.assert_close(ours[0][shown], theirs[0][shown], atol=1e-5, rtol=0)
     assert len(ours.attentions) == model.config.num_hidden_layers
     queries = shown[:, None, :, None]
@@ -159,8 +163,10 @@ def test_files_are_those_of_the_class(name, tmp_path):
 def test_masks_of_heads_and_replicas(name, precision):
     """transformers' code computes what it alone knows, in each precision."""
     model = build(name, num_hidden_layers=1)
-    fast, (ids, mask) = optimize(model, precision), batch(model).values()
-    keys, queries = mask[:, None, None, :], mask[:, None, :, None]
+    fast = optimize(model, precision)
+    ids, mask = batch(model).values()
+    keys = mask[:, None, None, :]
+    queries = mask[:, None, :, None]
     # transformers' DeBERTa takes no masks of queries.
     for each in (keys,) if name == "v3" else (keys, keys * queries):
         with torch.no_grad():
@@ -238,5 +244,6 @@ def test_released_bert(released_bert):
     inputs = batch(model)
     shown = inputs["attention_mask"].bool()
     with torch.no_grad():
-        theirs, ours = model(**inputs)[0], fast(**inputs)[0]
+        theirs = model(**inputs)[0]
+        ours = fast(**inputs)[0]
     torch.testing.assert_close(ours[shown], theirs[shown], atol=1e-5, rtol=0)

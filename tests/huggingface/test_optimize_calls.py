@@ -28,7 +28,8 @@ every_name = pytest.mark.parametrize("name", NAMES)
 def test_keywords_that_transformers_ignores(name):
     """Losses of sentence-transformers hand on what they have: padding is still taken out."""
     model = build(name)
-    fast, inputs = optimize(model), batch(model)
+    fast = optimize(model)
+    inputs = batch(model)
     more = {} if name == "v3" else {"shift_labels": inputs["input_ids"]}
     out = fast(**inputs, **more, token_embeddings=torch.ones(1))[0]
     torch.testing.assert_close(out, fast(**inputs)[0])
@@ -67,7 +68,8 @@ def test_hidden_states_are_selected(name, states):
 def test_another_implementation_later(name):
     """As for attention weights, which transformers' own code returns."""
     model = build(name)
-    fast, inputs = optimize(model), batch(model)
+    fast = optimize(model)
+    inputs = batch(model)
     for each in (model, fast):
         each.set_attn_implementation("eager")
     theirs, ours = (m(**inputs, output_attentions=True).attentions for m in (model, fast))
@@ -133,7 +135,9 @@ def test_weights_that_accelerate_offloads(name):
 def test_layers_that_are_recomputed(name, reentrant):
     model = build(name).train()
     options = {"use_reentrant": reentrant}
-    fast, inputs, gradients = optimize(copy.deepcopy(model)), batch(model), []
+    fast = optimize(copy.deepcopy(model))
+    inputs = batch(model)
+    gradients = []
     shown = inputs["attention_mask"].bool()
     fast.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)
     for each in (fast, model):

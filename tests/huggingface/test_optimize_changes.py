@@ -177,7 +177,8 @@ def test_each_dropout_has_its_rate_and_its_mode(name, path, mode, later):
 
 @every_name
 def test_backward_hooks_and_frozen_parts(name):
-    model, calls = build(name).train(), []
+    model = build(name).train()
+    calls = []
     layers_of(model)[0].requires_grad_(False)
     fast = optimize(model)
     for each in (model, fast):
@@ -210,7 +211,8 @@ def test_answers_are_known_by_the_class():
     kind = type("Reader", (transformers.BertForQuestionAnswering,), {})
     reader = kind(build("bert", num_labels=2).config).eval()
     model = nn.ModuleDict({"reader": reader, "other": nn.ModuleDict({"encoder": reader.bert})})
-    fast, inputs = optimize(model), batch(reader.bert)
+    fast = optimize(model)
+    inputs = batch(reader.bert)
     expected = reader(**inputs).start_logits
     torch.testing.assert_close(fast["reader"](**inputs).start_logits, expected)
 
@@ -219,7 +221,8 @@ def test_answers_are_known_by_the_class():
 @pytest.mark.parametrize("path", ["owner", "layer", "self-attention"])
 def test_hooks_get_what_transformers_gives_them(name, path):
     """A vector for each token of the batch."""
-    model, shapes = build(name), []
+    model = build(name)
+    shapes = []
     for each in (model, optimize(model)):
         owner = each if name == "modernbert" else each.encoder
         layer = layers_of(each)[1]

@@ -25,7 +25,10 @@ from tupe_fairseq.huggingface import (  # noqa: E402
 @pytest.mark.parametrize("name", NAMES)
 def test_layers_are_recomputed_where_transformers_would(name):
     model = build(name, "ForMaskedLM").train()
-    fast, inputs, calls, gradients = optimize(model), batch(model), [], []
+    fast = optimize(model)
+    inputs = batch(model)
+    calls = []
+    gradients = []
     first = first_layer(fast)
     first.register_forward_hook(lambda *_: calls.append(1))
     for recompute in (False, True):
@@ -42,7 +45,8 @@ def test_layers_are_recomputed_where_transformers_would(name):
 def test_the_trainer_uses_the_attention(name, tmp_path, monkeypatch):
     """In each step of training and of evaluation."""
     pytest.importorskip("accelerate", reason="accelerate is not installed, which Trainer needs")
-    fast, calls = optimize(build(name, "ForSequenceClassification", num_hidden_layers=1)), []
+    fast = optimize(build(name, "ForSequenceClassification", num_hidden_layers=1))
+    calls = []
     attend = optimized.attend
     watched = lambda *given: calls.append(1) or attend(*given)  # noqa: E731
     for each in (optimized_bert, optimized_deberta, optimized_modernbert):
@@ -94,13 +98,15 @@ class Adapter(nn.Module):
 )
 def test_modules_that_replace_others_later_are_used(name, owner, part):
     model = build(name)
-    fast, inputs = optimize(model), batch(model)
+    fast = optimize(model)
+    inputs = batch(model)
     shown = inputs["attention_mask"].bool()
     before = fast(**inputs)[0]
     adapter = Adapter(model.get_submodule(f"{owner}.{part}"))
     for each in (model, fast):
         setattr(each.get_submodule(owner), part, adapter)
-    theirs, ours = model(**inputs)[0][shown], fast(**inputs)[0]
+    theirs = model(**inputs)[0][shown]
+    ours = fast(**inputs)[0]
     torch.testing.assert_close(ours[shown], theirs, atol=1e-5, rtol=0)
     assert not torch.allclose(ours, before, atol=1e-3)
     ours.square().sum().backward()
@@ -111,7 +117,8 @@ def test_modules_that_replace_others_later_are_used(name, owner, part):
 @pytest.mark.parametrize("name", NAMES)
 def test_hooks_on_linear_layers_are_called(name):
     """As those of torch.nn.utils.prune; transformers' own, which collect outputs, may be there."""
-    model, calls = build(name, "ForMaskedLM"), []
+    model = build(name, "ForMaskedLM")
+    calls = []
     inputs = batch(model)
     model(**inputs, output_hidden_states=True, output_attentions=True)
     first_layer(model).register_forward_hook(lambda *_: calls.append(1))
@@ -128,7 +135,8 @@ def test_dropout_is_that_of_the_modules(name, later):
     if name != "modernbert":
         rates["attention_probs_dropout_prob"] = 0.4
     model = build(name, **rates).train()
-    fast, inputs = optimize(model), batch(model)
+    fast = optimize(model)
+    inputs = batch(model)
     assert not torch.equal(fast(**inputs)[0], fast(**inputs)[0])
     for module in (fast if later else model).modules():
         if isinstance(module, nn.Dropout):

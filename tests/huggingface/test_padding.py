@@ -26,7 +26,8 @@ PLACES = {
 
 def batch(places: tuple[list[int], ...], filler: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Ids and mask of the same tokens in these columns."""
-    ids, mask = torch.full((2, LENGTH), filler), torch.zeros(2, LENGTH, dtype=torch.int64)
+    ids = torch.full((2, LENGTH), filler)
+    mask = torch.zeros(2, LENGTH, dtype=torch.int64)
     for row, columns in enumerate(places):
         ids[row, columns] = torch.tensor(TEXTS[row])
         mask[row, columns] = 1
@@ -43,7 +44,8 @@ def outputs(model, ids: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor
     """First outputs: of a sequence, or of its tokens in their order."""
     if isinstance(model, hf.TupeForMultipleChoice):
         # The two sequences are the choices of one question.
-        ids, mask = ids[None], None if mask is None else mask[None]
+        ids = ids[None]
+        mask = None if mask is None else mask[None]
     out = model(ids, attention_mask=mask)[0]
     if isinstance(model, OF_SEQUENCES):
         return out
@@ -94,9 +96,12 @@ def test_masks_of_any_form(kind, form, pooling):
     """Whatever is not 0 is a token, as in transformers."""
     model = small(kind, "tupe_r", classifier_pooling=pooling)
     for places, _ in PLACES.values():
-        ids, mask = torch.full((2, LENGTH), 5), torch.zeros(2, LENGTH, dtype=torch.int64)
-        ids[0, places], mask[:, places] = torch.tensor(TEXTS[0]), 1
-        given, expected = FORMS[form](mask), outputs(model, ids, mask)
+        ids = torch.full((2, LENGTH), 5)
+        mask = torch.zeros(2, LENGTH, dtype=torch.int64)
+        ids[0, places] = torch.tensor(TEXTS[0])
+        mask[:, places] = 1
+        given = FORMS[form](mask)
+        expected = outputs(model, ids, mask)
         found = outputs(model, ids, given)
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
@@ -121,5 +126,6 @@ def test_compiled_models(name, side):
     compiled = torch.compile(model, backend="eager")
     ids, mask = batch(PLACES[side], 1)
     for given in ((ids, mask), (ids, None), (ids.clamp(min=4), torch.ones_like(mask))):
-        actual, expected = outputs(compiled, *given), outputs(model, *given)
+        actual = outputs(compiled, *given)
+        expected = outputs(model, *given)
         torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)

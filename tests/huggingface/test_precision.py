@@ -37,7 +37,8 @@ def error_of(name, precision, seed):
 def test_lower_precisions_copy_the_layers(name, precision):
     """Outputs stay fp32, and the given model stays as it is."""
     model = build(name, "ForSequenceClassification", num_hidden_layers=1)
-    inputs, state = batch(model), copy.deepcopy(model.state_dict())
+    inputs = batch(model)
+    state = copy.deepcopy(model.state_dict())
     fast = optimize(model, precision)
     with torch.no_grad():
         assert fast(**inputs).logits.dtype == torch.float32

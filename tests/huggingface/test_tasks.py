@@ -86,7 +86,8 @@ def test_classification_into_one_class():
 def test_token_classification():
     model = filled(hf.TupeForTokenClassification, config(num_labels=4))
     labels = torch.full_like(IDS, -100)
-    labels[0, 3], labels[1, 2] = 1, 3
+    labels[0, 3] = 1
+    labels[1, 2] = 3
     out = model(IDS, labels=labels)
     assert out.logits.shape == (*IDS.shape, 4)
     counted = torch.stack((out.logits[0, 3], out.logits[1, 2]))
@@ -96,7 +97,8 @@ def test_token_classification():
 @torch.no_grad()
 def test_question_answering():
     model = filled(hf.TupeForQuestionAnswering, config())
-    start, end = torch.tensor([1, 5, 99]), torch.tensor([[4], [6], [2]])
+    start = torch.tensor([1, 5, 99])
+    end = torch.tensor([[4], [6], [2]])
     out = model(IDS, start_positions=start, end_positions=end)
     # Position 99 is outside of the text, so the last sequence has no first token.
     first = cross_entropy(out.start_logits[:2], [1, 5])
@@ -137,7 +139,8 @@ def test_inputs_that_are_refused(inputs, part):
     assert "\n" not in str(error.value)
 
 
-SIZE, PROBABILITY = "must be a positive integer", "must be a number from 0 to 1"
+SIZE = "must be a positive integer"
+PROBABILITY = "must be a number from 0 to 1"
 
 
 @pytest.mark.parametrize(
@@ -220,7 +223,8 @@ def test_accumulated_batches(kind, tmp_path):
 def test_heads_of_sentences_read_the_first_unmasked_token(mask, states):
     """The vectors of other tokens are computed only where hidden states are wanted."""
     model = filled(hf.TupeForSequenceClassification, config(num_labels=3))
-    mask, ids = torch.tensor(mask), torch.arange(5, 20).view(3, 5)
+    mask = torch.tensor(mask)
+    ids = torch.arange(5, 20).view(3, 5)
     whole = model.tupe(ids, mask).last_hidden_state
     first = [row.index(1) for row in mask.tolist()]
     out = model(ids, mask, output_hidden_states=states)
@@ -232,7 +236,8 @@ def test_heads_of_sentences_read_the_first_unmasked_token(mask, states):
 
 @pytest.mark.parametrize("kind", [hf.TupeForSequenceClassification, hf.TupeForMultipleChoice])
 def test_work_of_the_last_feed_forward_block(kind):
-    model, counts = filled(kind, config()), []
+    model = filled(kind, config())
+    counts = []
     model.tupe.encoder.layers[-1].activation_dropout_module.register_forward_hook(
         lambda _, given, __: counts.append(given[0].flatten(0, -2).size(0))
     )
@@ -247,10 +252,12 @@ def test_sparse_prediction(name, options, mask, states):
     """Logits, loss and gradients of the tokens with a label, in the order of the batch."""
     dense = masked_lm(name, position_options=options).train()
     sparse = masked_lm(name, position_options=options, sparse_prediction=True).train()
-    mask, ids = torch.tensor(mask), torch.arange(5, 20).view(3, 5)
+    mask = torch.tensor(mask)
+    ids = torch.arange(5, 20).view(3, 5)
     labels = ids.masked_fill((mask == 0) | (ids % 2 == 0), -100)
     given = {"labels": labels, "num_items_in_batch": 4, "output_hidden_states": states}
-    found, expected = sparse(ids, mask, **given), dense(ids, mask, **given)
+    found = sparse(ids, mask, **given)
+    expected = dense(ids, mask, **given)
     assert_close(found.logits, expected.logits[labels != -100])
     assert_close(found.loss, expected.loss)
     found.loss.backward()

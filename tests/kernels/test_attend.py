@@ -35,8 +35,11 @@ def written_out(q, k, v, bias, hidden):
 @given(st.data())
 @torch.no_grad()
 def test_against_float64(data):
-    batch, heads = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3))
-    length, width, depth = data.draw(LENGTHS), data.draw(WIDTHS), data.draw(WIDTHS)
+    batch = data.draw(st.integers(1, 3))
+    heads = data.draw(st.integers(1, 3))
+    length = data.draw(LENGTHS)
+    width = data.draw(WIDTHS)
+    depth = data.draw(WIDTHS)
     shapes = [(batch, heads, length, each) for each in (width, width, depth)]
     shapes.append((heads, length, length))
     q, k, v, bias = (data.draw(tensors(*shape)) for shape in shapes)

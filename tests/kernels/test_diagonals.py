@@ -35,7 +35,8 @@ def test_against_loops(way, data, by_key, offset):
     # The cells are a window of larger memory, as a tile of a block is.
     shapes = (matrices, i + 1, j + 3), (matrices, j if by_key else i, columns)
     memory, table = (data.draw(tensors(*shape)) for shape in shapes)
-    cells, pairs = memory[:, 1:, 2:-1], [*zip((memory, table), shapes, strict=True)]
+    cells = memory[:, 1:, 2:-1]
+    pairs = [*zip((memory, table), shapes, strict=True)]
     seen = memory.clone()[:, 1:, 2:-1]
     totals = torch.full_like(table, torch.nan)
 
@@ -56,8 +57,10 @@ def test_against_loops(way, data, by_key, offset):
 @pytest.mark.parametrize("offset", range(13, 19))
 def test_whole_blocks_at_the_ends_of_the_table(way, columns, offset):
     """Of 16 by 16 cells, which the kernel computes in registers."""
-    rows, cells = torch.randn(2, 16, columns), torch.randn(2, 16, 16)
-    seen, totals = cells.clone(), torch.full_like(rows, torch.nan)
+    rows = torch.randn(2, 16, columns)
+    cells = torch.randn(2, 16, 16)
+    seen = cells.clone()
+    totals = torch.full_like(rows, torch.nan)
     add_by_distance_(seen, rows, offset, True)
     assert torch.equal(seen, added(cells, rows, offset, True))
     sum_by_distance(cells, totals, offset, True)

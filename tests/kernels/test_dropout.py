@@ -45,7 +45,8 @@ def test_masks_are_pieces_of_split_mix(rows, columns, p, key, first):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
 def test_dropout_and_its_gradients(way, dtype):
     """Kept entries are scaled by 1/(1−p), and the gradient passes by the same mask."""
-    module, p = Dropout(0.25), 0.25
+    module = Dropout(0.25)
+    p = 0.25
     x = (torch.rand(SHAPE, dtype=dtype) + 1).requires_grad_()
     out = module(x)
     assert out.dtype == dtype
@@ -60,7 +61,8 @@ def test_dropout_and_its_gradients(way, dtype):
 def test_both_ways_draw_the_same_masks(request):
     if native.kernels() is None:
         pytest.skip("no C compiler")
-    x, module = torch.randn(SHAPE), Dropout(0.1)
+    x = torch.randn(SHAPE)
+    module = Dropout(0.1)
     torch.manual_seed(5)
     compiled = module(x)
     request.getfixturevalue("without_kernels")
@@ -70,7 +72,8 @@ def test_both_ways_draw_the_same_masks(request):
 
 def test_same_seed_same_mask(way):
     """So recomputed activations meet the masks again."""
-    x, module = torch.ones(SHAPE), Dropout(0.5)
+    x = torch.ones(SHAPE)
+    module = Dropout(0.5)
     outs = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
@@ -124,7 +127,8 @@ def test_second_derivatives(way):
 @examples
 @given(st.data())
 def test_tensors_of_any_kind(data):
-    rows, width = data.draw(SIZES), data.draw(SIZES)
+    rows = data.draw(SIZES)
+    width = data.draw(SIZES)
     x = data.draw(tensors(rows, width))
     # So small that nothing is dropped.
     same_or_refused(lambda: dropout(x, 1e-9), lambda: x, (x, (rows, width)))

@@ -18,8 +18,12 @@ from tupe_fairseq.kernels.linear import PackedLinear, linear, prefers_onednn, pr
 #: On processors on which torch is as fast, it computes all.
 SMALL = [((5, 7), 3, True), ((2, 5, 8), 16, False)]
 FEW_ROWS = [
-    *[((1, 1024), 300, True), ((3, 3, 512), 60, True), ((16, 48), 350, False)],
-    *[((1, 8, 256), 129, True), ((16, 1024), 17, True), ((9, 333), 90, True)],
+    ((1, 1024), 300, True),
+    ((3, 3, 512), 60, True),
+    ((16, 48), 350, False),
+    ((1, 8, 256), 129, True),
+    ((16, 1024), 17, True),
+    ((9, 333), 90, True),
 ]
 LARGE = [((130, 129), 97, True), ((2, 65, 130), 64, True), ((1030, 17), 61, False)]
 LARGE += [((3, 1, 7000), 50, True)]
@@ -131,7 +135,8 @@ def with_other_forward(layer):
 @pytest.mark.parametrize("learns", [False, True])
 @pytest.mark.parametrize("change", [with_hook, with_other_forward, lambda _: Noisy(7, 3)])
 def test_changed_modules_are_called(change, learns):
-    x, layer = torch.randn(5, 7), nn.Linear(7, 3)
+    x = torch.randn(5, 7)
+    layer = nn.Linear(7, 3)
     assert_close(project(x, layer), F.linear(x, layer.weight, layer.bias))
     with torch.set_grad_enabled(learns):
         of_layer = project(x, layer, gelu=True)
@@ -166,7 +171,8 @@ def test_packed_weights(rows, bias):
     """
     torch.manual_seed(1)
     layer = nn.Linear(96, 64, bias).to(torch.bfloat16)
-    packed, x = PackedLinear(layer), torch.randn(*rows, 96, dtype=torch.bfloat16)
+    packed = PackedLinear(layer)
+    x = torch.randn(*rows, 96, dtype=torch.bfloat16)
     is_native = torch.ops.mkldnn._is_mkldnn_bf16_supported()
     with torch.no_grad():
         expected = F.linear(x.double(), layer.weight.double(), None)
@@ -176,7 +182,7 @@ def test_packed_weights(rows, bias):
             each = change(packed)
             dtype = each.weight.dtype
             for after, gelu in ((expected, False), (F.gelu(expected), True)):
-                out = project(x.to(dtype), each, gelu)
+                out = each(x.to(dtype), gelu)
                 if dtype == torch.bfloat16 and not is_native:
                     theirs = layer(x)
                     assert torch.equal(out, F.gelu(theirs) if gelu else theirs)

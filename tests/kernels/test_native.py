@@ -103,7 +103,10 @@ def make_homeless(folder, monkeypatch):
     "make",
     [
         *(partial(make_open, 1 << bit) for bit in range(6)),
-        *(make_foreign, make_link, make_file, make_homeless),
+        make_foreign,
+        make_link,
+        make_file,
+        make_homeless,
     ],
 )
 def test_no_folder_of_the_users_own(make, load, folder, monkeypatch, caplog):

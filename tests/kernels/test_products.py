@@ -11,8 +11,13 @@ from tupe_fairseq.kernels.products import multiply
 
 #: M, R, K, N: below, at and above the sizes of tiles, panels and parts of the kernel in C.
 SHAPES = [
-    *[(1, 1, 1, 1), (3, 7, 5, 9), (2, 6, 16, 64), (2, 13, 129, 65), (1, 193, 33, 48)],
-    *[(1, 300, 200, 150), (2, 193, 257, 180)],
+    (1, 1, 1, 1),
+    (3, 7, 5, 9),
+    (2, 6, 16, 64),
+    (2, 13, 129, 65),
+    (1, 193, 33, 48),
+    (1, 300, 200, 150),
+    (2, 193, 257, 180),
 ]
 
 
@@ -49,7 +54,8 @@ def test_against_float64(way, shape, transposed):
 @given(st.data(), st.booleans())
 def test_anything_is_computed_or_refused(way, data, accumulate):
     matrices, rows, depth, columns = (data.draw(SIZES) for _ in range(4))
-    a, b = data.draw(tensors(matrices, rows, depth)), data.draw(tensors(matrices, depth, columns))
+    a = data.draw(tensors(matrices, rows, depth))
+    b = data.draw(tensors(matrices, depth, columns))
     out = torch.zeros_like(data.draw(tensors(matrices, rows, columns)))
 
     def compute():

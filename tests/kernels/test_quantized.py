@@ -1,48 +1,119 @@
 """Linear layers in 8 bits."""
 
 import copy
+import os
+import pickle
+import subprocess
+import sys
+from multiprocessing.reduction import ForkingPickler
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
+from tests import ROOT
+from tupe_fairseq import UsageError
 from tupe_fairseq.kernels.quantized import QuantizedLinear
 
+#: Rows for each kernel: one for few rows, and oneDNN with and without further rows.
+ROWS = (1, 16, 64, 65, 130)
 
-@torch.no_grad()
-@pytest.mark.parametrize("rows", [(1,), (3, 5), (700,)])
-@pytest.mark.parametrize("bias", [True, False])
-def test_products_are_those_of_the_rounded_factors(rows, bias):
-    """Weights in steps of 1/63 of a row's largest, inputs in steps of 1/255 of their range."""
+
+def layer_of(width: int = 96, outputs: int = 50, bias: bool = True) -> nn.Linear:
     torch.manual_seed(1)
-    engine, layer = torch.backends.quantized.engine, nn.Linear(96, 64, bias)
-    quantized, x = QuantizedLinear(layer), torch.randn(*rows, 96)
-    steps = layer.weight.abs().amax(1, keepdim=True) / 63
-    step = (x.max().clamp(min=0) - x.min().clamp(max=0)) / 255
-    expected = F.linear((x / step).round() * step, (layer.weight / steps).round() * steps)
-    expected = expected + layer.bias if bias else expected
-    # An input half-way between two steps may become either.
-    bound = float(step * layer.weight.abs().max())
-    for each in (quantized, copy.deepcopy(quantized)):
-        torch.testing.assert_close(each(x), expected, rtol=0, atol=bound)
-    assert torch.backends.quantized.engine == engine
+    return nn.Linear(width, outputs, bias)
+
+
+def rounded(x: Tensor, low: Tensor, steps: Tensor) -> Tensor:
+    """Numbers at whole multiples of steps above `low`."""
+    return low + ((x - low) / steps).round() * steps
 
 
 @torch.no_grad()
-def test_large_factors_do_not_overflow():
-    """As they would in 8 bits each, on processors without VNNI; and rows of zeros stay."""
-    layer = nn.Linear(64, 3, bias=False)
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize(("width", "bias"), [(96, True), (97, False)])
+def test_products_are_those_of_the_rounded_factors(rows, width, bias, way):
+    """Weights in steps of 1/127 of a row's largest, inputs in steps of 1/255 of a row's range."""
+    layer = layer_of(width, bias=bias).double()
+    x = torch.randn(rows, width, dtype=torch.double)
+    quantized = QuantizedLinear(copy.deepcopy(layer).float())
+    weight = rounded(layer.weight, 0, layer.weight.abs().amax(1, keepdim=True) / quantized.largest)
+    low = x.amin(1, keepdim=True)
+    steps = (x.amax(1, keepdim=True) - low) / 255
+    expected = F.linear(rounded(x, low, steps), weight, layer.bias)
+    # An input half-way between two steps may become either.
+    bound = float(steps.max() * weight.abs().max())
+    for each in (quantized, copy.deepcopy(quantized), pickle.loads(pickle.dumps(quantized))):
+        out = each(x.float())
+        torch.testing.assert_close(out.double(), expected, rtol=0, atol=bound)
+        error = (out - expected).norm() / expected.norm()
+        assert error < 2e-3
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("width", [96, 97])
+def test_a_row_has_the_same_bits_in_every_batch(width, way):
+    """Also beside rows that are not finite; these stay so."""
+    quantized = QuantizedLinear(layer_of(width))
+    x = torch.randn(130, width) * torch.logspace(-3, 3, 130)[:, None]
+    expected = torch.cat([quantized(row) for row in x.split(1)])
+    for rows in ROWS:
+        order = torch.randperm(130)[:rows]
+        assert torch.equal(quantized(x[order]), expected[order])
+        assert torch.equal(quantized(x[order][None])[0], expected[order])
+    for number in (float("nan"), float("inf"), -float("inf")):
+        x[3, 5] = number
+        out = quantized(x)
+        assert not out[3].isfinite().any()
+        others = torch.arange(130) != 3
+        assert torch.equal(out[others], expected[others])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("rows", ROWS)
+def test_the_largest_factors_do_not_overflow(rows, way):
+    """As they would in 8 bits each on processors without VNNI; rows of one number stay exact."""
+    layer = layer_of(64, 3, bias=False)
     layer.weight.copy_(torch.tensor([1.0, -1.0, 0.0])[:, None])
-    out = QuantizedLinear(layer)(torch.full((2, 64), 5.0))
-    torch.testing.assert_close(out, torch.tensor([[320.0, -320.0, 0.0]]).expand(2, 3))
+    x = torch.full((rows, 64), 255.0)
+    x[:, -1] = 0
+    expected = torch.tensor([[255.0 * 63, -255.0 * 63, 0.0]]).expand(rows, 3)
+    torch.testing.assert_close(QuantizedLinear(layer)(x), expected)
+    x = torch.full((rows, 64), 5.0)
+    expected = torch.tensor([[320.0, -320.0, 0.0]]).expand(rows, 3)
+    torch.testing.assert_close(QuantizedLinear(layer)(x), expected)
+
+
+@pytest.mark.slow
+def test_processors_without_vnni():
+    """These tests, where oneDNN uses the instructions of such a processor."""
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
+    words += ["-k", "factors or bits"]
+    environment = {"ONEDNN_MAX_CPU_ISA": "AVX2", "PYTHONPATH": str(ROOT)}
+    result = subprocess.run(words, env=os.environ | environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout
+
+
+def test_gradients_are_refused():
+    """A pass without them is not, although its input needs a gradient."""
+    quantized = QuantizedLinear(layer_of())
+    out = quantized(torch.randn(3, 96, requires_grad=True))
+    with pytest.raises(UsageError, match="layers in int8 have no gradients"):
+        out.sum().backward()
+
+
+@pytest.mark.parametrize("cast", [nn.Module.half, nn.Module.double, nn.Module.bfloat16])
+def test_casts_are_refused(cast):
+    quantized = QuantizedLinear(layer_of())
+    with pytest.raises(UsageError, match="layers in int8 compute in fp32 on CPUs"):
+        cast(quantized)
+    assert quantized(torch.randn(3, 96, dtype=torch.bfloat16)).dtype == torch.float32
 
 
 def test_layers_are_sent_to_processes():
     """As by a pool of sentence-transformers, after tensors have moved to shared memory."""
-    quantized = QuantizedLinear(nn.Linear(96, 64)).share_memory()
-    context = torch.multiprocessing.get_context("spawn")
-    process = context.Process(target=quantized, args=(torch.randn(3, 96),))
-    process.start()
-    process.join()
-    assert process.exitcode == 0
+    quantized = QuantizedLinear(layer_of()).share_memory()
+    x = torch.randn(3, 96)
+    sent = pickle.loads(ForkingPickler.dumps(quantized))
+    assert torch.equal(sent(x), quantized(x))

@@ -16,7 +16,8 @@ from tupe_fairseq.kernels.softmax import ScoreTerms, softmax_dropout_, softmax_d
 
 #: Matrices, rows, keys: odd ones, one of each, and more keys than a vector register holds.
 SHAPES = ((1, 1, 1), (1, 3, 2), (3, 1, 5), (2, 7, 97), (4, 5, 130))
-KEY, FIRST = 12345, 17
+KEY = 12345
+FIRST = 17
 
 
 def half(matrices):
@@ -72,17 +73,21 @@ COUNTS = {"none": None, "shared": lambda m: 1, "each": lambda m: m, "half": half
     ids=str,
 )
 def test_weights_and_gradients(shape_and_bias, padded, p, dtype, way):
-    shape, of_bias = shape_and_bias[0], COUNTS[shape_and_bias[1]]
+    shape = shape_and_bias[0]
+    of_bias = COUNTS[shape_and_bias[1]]
     padded = COUNTS[padded]
     torch.manual_seed(0)
     terms = terms_of(shape, of_bias, padded, p, dtype)
     scores = (3 * torch.randn(shape, dtype=dtype)).requires_grad_()
     if terms.bias is not None:
         terms.bias.requires_grad_()
-    expected, gradient = expected_of(scores, terms), torch.randn(shape, dtype=dtype)
+    expected = expected_of(scores, terms)
+    gradient = torch.randn(shape, dtype=dtype)
     expected.backward(gradient)
 
-    found, again, of_scores = scores.detach().clone(), scores.detach().clone(), gradient.clone()
+    found = scores.detach().clone()
+    again = scores.detach().clone()
+    of_scores = gradient.clone()
     of_bias = None
     if terms.bias is not None:
         of_bias = torch.empty_strided(terms.bias.shape, terms.bias.stride(), dtype=dtype).fill_(1)
@@ -100,11 +105,13 @@ def test_weights_and_gradients(shape_and_bias, padded, p, dtype, way):
 @given(st.data())
 def test_anything_is_computed_or_refused(data):
     groups, each, rows, columns = (data.draw(SIZES) for _ in range(4))
-    shape, of_bias = (groups * each, rows, columns), (groups, rows, columns)
+    shape = (groups * each, rows, columns)
+    of_bias = (groups, rows, columns)
     scores = data.draw(tensors(*shape)).contiguous()
     bias = data.draw(st.one_of(st.none(), tensors(*of_bias)))
     padding = data.draw(st.one_of(st.none(), tensors(1, 1, columns)))
-    terms, weights = ScoreTerms(bias, padding), scores.clone()
+    terms = ScoreTerms(bias, padding)
+    weights = scores.clone()
 
     def compute():
         softmax_dropout_(weights, terms)

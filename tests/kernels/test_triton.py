@@ -29,7 +29,8 @@ def packed(lengths, padding=PADDING):
 def tensors(lengths, heads, width, dtype, padding=PADDING):
     """q, k and v, N×H×D, and a bias, H×T×T; all require gradients."""
     torch.manual_seed(0)
-    rows, longest = sum(lengths) + padding * len(lengths), max(lengths)
+    rows = sum(lengths) + padding * len(lengths)
+    longest = max(lengths)
     # Rows of q, k and v alternate, as after one projection.
     q, k, v = torch.randn(rows, 3, heads, width, device=DEVICE).to(dtype).unbind(1)
     bias = torch.randn(heads, longest, longest, device=DEVICE).to(dtype)
@@ -107,7 +108,8 @@ SHAPES = {
 @pytest.mark.parametrize(("lengths", "heads", "width"), SHAPES.values(), ids=SHAPES)
 def test_equals_float64(lengths, heads, width, p, dtype):
     """In half precision, to twice what torch is off by; to an ulp where that is nothing."""
-    inputs, how = tensors(lengths, heads, width, dtype), {"scale": width**-0.5, "dropout": p}
+    inputs = tensors(lengths, heads, width, dtype)
+    how = {"scale": width**-0.5, "dropout": p}
     exact = results(expected, in_float64(inputs), lengths, **how)
     found = errors(results(run, inputs, lengths, **how), exact)
     allowed = [EXACT] * len(found)
@@ -119,7 +121,9 @@ def test_equals_float64(lengths, heads, width, p, dtype):
 
 @pytest.mark.parametrize("kind", ["no_bias", "hidden", "long"])
 def test_variants_equal_float64(kind):
-    lengths, padding, how = (61, 32), 0 if kind == "no_bias" else PADDING, {"scale": 0.25}
+    lengths = (61, 32)
+    padding = 0 if kind == "no_bias" else PADDING
+    how = {"scale": 0.25}
     if kind == "long":
         lengths = (513,)
     inputs = tensors(lengths, 1, 16, torch.float32, padding)
@@ -165,7 +169,9 @@ def test_heads_go_in_chunks(monkeypatch):
 class TestDropout:
     """12 matrices of 128×128 cells: what is kept, in units of its standard deviation."""
 
-    SEQUENCES, HEADS, LENGTH = 4, 3, 128
+    SEQUENCES = 4
+    HEADS = 3
+    LENGTH = 128
     #: Of a correlation of two rows, two columns or two heads, in standard deviations.
     FARTHEST = 8
 
@@ -250,10 +256,8 @@ def test_activation_checkpointing():
 
 def test_registration():
     """torch's own checks, and a whole graph with gradients."""
-    operator, inputs = (
-        torch.ops.tupe_fairseq.attention.default,
-        tensors((17, 9), 1, 16, torch.half),
-    )
+    operator = torch.ops.tupe_fairseq.attention.default
+    inputs = tensors((17, 9), 1, 16, torch.half)
     random = torch.ones(2, 1, len(inputs[0]), dtype=torch.int32, device=DEVICE)
     where = *packed((17, 9)), 17, 1.0, 0.1, True
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")

@@ -9,7 +9,8 @@ from tests.tolerances import FORWARD, assert_close, error
 from tupe_fairseq import UsageError, build_position_encoding
 from tupe_fairseq.position.hierarchical import extend
 
-TRAINED, LONGER = 5, 16
+TRAINED = 5
+LONGER = 16
 PREFIX = "encoder.embed_positions."
 #: Registered name, options, row of the first position that has one.
 CASES = {
@@ -38,7 +39,8 @@ def saved(encoding):
 def extended(case, positions=LONGER, dtype=torch.float32):
     """State dicts of the trained encoding, before and after its extension."""
     trained = build(case, TRAINED).to(dtype)
-    before, state = saved(trained), saved(trained)
+    before = saved(trained)
+    state = saved(trained)
     extend(build(case, positions).to(dtype), state, PREFIX)
     return before, state
 
@@ -46,11 +48,13 @@ def extended(case, positions=LONGER, dtype=torch.float32):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("case", CASES)
 def test_tables_go_on_by_the_decomposition(case, dtype):
-    longer, tables = build(case, LONGER).to(dtype), CASES[case][2]
+    longer = build(case, LONGER).to(dtype)
+    tables = CASES[case][2]
     assert longer.position_tables() == tables
     before, state = extended(case, LONGER, dtype)
     for key, old in before.items():
-        new, first = state[key], tables.get(key.removeprefix(PREFIX))
+        new = state[key]
+        first = tables.get(key.removeprefix(PREFIX))
         assert new.dtype == dtype
         assert torch.equal(new[: len(old)], old), "what was trained stays, to the last bit"
         if first is None:

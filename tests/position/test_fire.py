@@ -9,7 +9,8 @@ from tupe_fairseq import build_position_encoding
 
 
 def test_blocks_change_nothing():
-    length, options = 2100, {"fire_width": 4, "fire_threshold": 3}
+    length = 2100
+    options = {"fire_width": 4, "fire_threshold": 3}
     encoding = enlarged(build_position_encoding("fire", 8, 2, 9, **options), 1).double()
     layer = encoding.at(0)
     nn.init.ones_(layer.w)
@@ -17,7 +18,8 @@ def test_blocks_change_nothing():
     assert length * length * layer.hidden_bias.numel() > 1 << 24
     rows = torch.tensor([0, 1, 1040, length - 1])
     expected = [layer.attention_bias(1, length, row).dense() for row in rows.tolist()]
-    expected, weights = torch.cat(expected, 1), normal(2, len(rows), length, seed=2).double()
+    expected = torch.cat(expected, 1)
+    weights = normal(2, len(rows), length, seed=2).double()
     assert_close(score[:, rows], expected)
     parameters = dict(layer.named_parameters())
     made, wanted = (

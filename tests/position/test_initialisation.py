@@ -10,9 +10,13 @@ from torch import nn
 from tests.attention.cases import encoder_of
 from tupe_fairseq.position import POSITION_ENCODINGS, build_position_encoding
 
-WIDTH, HEADS, POSITIONS, VOCAB_SIZE = 256, 8, 512, 100
+WIDTH = 256
+HEADS = 8
+POSITIONS = 512
+VOCAB_SIZE = 100
 #: Mean and deviation of normal numbers.
-SMALL, NEAR_ONE = (0.0, 0.02), (1.0, 0.02)
+SMALL = (0.0, 0.02)
+NEAR_ONE = (1.0, 0.02)
 
 
 def up_to(bound):
@@ -47,9 +51,12 @@ BEGINNINGS = {
         **{f"terms.pos_{x}_proj.bias": as_torch(WIDTH) for x in "qk"},
     },
     "fire": {
-        **{"layers.0.c": 0.1, "layers.0.w": 1.0},
-        **{"layers.0.hidden_weight": up_to(1), "layers.0.hidden_bias": up_to(1)},
-        **{"layers.0.weight": as_torch(32), "layers.0.bias": as_torch(32)},
+        "layers.0.c": 0.1,
+        "layers.0.w": 1.0,
+        "layers.0.hidden_weight": up_to(1),
+        "layers.0.hidden_bias": up_to(1),
+        "layers.0.weight": as_torch(32),
+        "layers.0.bias": as_torch(32),
     },
     "floater": {
         "first": SMALL,
@@ -96,7 +103,8 @@ def test_beginnings(name):
     encoding = build_position_encoding(
         name, WIDTH, HEADS, POSITIONS, sides, vocab_size=VOCAB_SIZE, num_layers=1
     )
-    found, terms = dict(encoding.named_parameters()), encoding.at(0).build_layer_terms()
+    found = dict(encoding.named_parameters())
+    terms = encoding.at(0).build_layer_terms()
     if terms is not None:
         found |= {f"terms.{key}": p for key, p in terms.named_parameters()}
     expected = BEGINNINGS.get(name, {})

@@ -128,7 +128,8 @@ def test_floater_equals_torchdiffeq(steps):
         method="rk4",
         options={"step_size": 0.1 / steps},
     )
-    found, weights = encoding.path(LONGEST), normal(LONGEST, EMBED_DIM, seed=1).double()
+    found = encoding.path(LONGEST)
+    weights = normal(LONGEST, EMBED_DIM, seed=1).double()
     assert_close(found, expected)
     gradients = (
         torch.autograd.grad((path * weights).sum(), list(encoding.parameters()))
@@ -155,7 +156,8 @@ def test_computed_positions_are_rounded_to_the_dtype_of_the_words(case):
 
 
 def test_sinusoids_of_fairseq_are_exact_at_far_positions():
-    longest, width = 5000, 8
+    longest = 5000
+    width = 8
     encoding = build_position_encoding(
         "sinusoidal", width, 2, longest, fairseq_sinusoids=True
     ).double()

@@ -10,7 +10,9 @@ from tupe_fairseq.position import POSITION_ENCODINGS
 from tupe_fairseq.position.model_options import model_options
 from tupe_fairseq.transformer.layer_options import LayerOptions
 
-LENGTH, WIDTH, HEADS = 16, 24, 3
+LENGTH = 16
+WIDTH = 24
+HEADS = 3
 #: Values of options that cannot have just any.
 VALUES = {
     "alibi_slopes": "official",
@@ -73,7 +75,8 @@ def behaviour(name: str, options: dict) -> list[torch.Tensor]:
     stack = encoder_of(name, LENGTH, WIDTH, HEADS, given, causal=causal)
     found = [each.detach().clone() for each in stack.parameters()]
     stack = enlarged(stack, 0)
-    x, ids = normal(2, LENGTH, WIDTH, seed=1), torch.arange(2 * LENGTH).view(2, -1) % 9 + 2
+    x = normal(2, LENGTH, WIDTH, seed=1)
+    ids = torch.arange(2 * LENGTH).view(2, -1) % 9 + 2
     for mode in (False, True):
         torch.manual_seed(0)
         out = stack.train(mode)(x, tokens=ids)

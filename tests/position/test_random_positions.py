@@ -11,7 +11,9 @@ from tests.reference.each_word import each_word
 from tests.tolerances import assert_close, assert_not_zero
 from tupe_fairseq import build_position_encoding
 
-WIDTH, LENGTH, SENTENCES = 12, 9, 400
+WIDTH = 12
+LENGTH = 9
+SENTENCES = 400
 STILL = {"cape_global_shift": 0.0, "cape_local_shift": 0.0, "cape_scale": 1.0}
 POSITIONS = torch.arange(LENGTH)
 
@@ -64,7 +66,8 @@ def test_cape_scales_what_it_has_shifted():
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
 def test_cape_adds_the_sinusoids_of_what_it_has_drawn(dtype):
-    encoding, x = build("cape"), normal(2, LENGTH, WIDTH, seed=1, dtype=dtype)
+    encoding = build("cape")
+    x = normal(2, LENGTH, WIDTH, seed=1, dtype=dtype)
     torch.manual_seed(5)
     positions = encoding.augmented(POSITIONS, 2)
     torch.manual_seed(5)
@@ -97,7 +100,8 @@ def test_shape_shifts_sentences_by_all_numbers_below(start):
 
 @pytest.mark.parametrize("name", ["cape", "shape"])
 def test_training_draws_from_the_seeded_generator(name):
-    encoding, x = build(name), normal(2, LENGTH, WIDTH, seed=1)
+    encoding = build(name)
+    x = normal(2, LENGTH, WIDTH, seed=1)
     found = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)

@@ -7,7 +7,9 @@ from tests.tolerances import assert_close
 from tupe_fairseq import UsageError, build_position_encoding
 from tupe_fairseq.position import POSITION_ENCODINGS
 
-EMBED_DIM, NUM_HEADS, MAX_POSITIONS = 12, 3, 32
+EMBED_DIM = 12
+NUM_HEADS = 3
+MAX_POSITIONS = 32
 #: The least value of each option that has one.
 LEAST = [
     ("cape", "cape_global_shift", 0),

@@ -33,7 +33,8 @@ class Toy(PositionEncoding):
         num_buckets: Annotated[int, BUCKETS] = 4,
     ):
         super().__init__(shape)
-        self.toy_slope, self.num_buckets = toy_slope, num_buckets
+        self.toy_slope = toy_slope
+        self.num_buckets = num_buckets
 
 
 def with_option(hint, default=None):

@@ -19,7 +19,8 @@ def rope(max_positions=16, num_layers=1, **options):
 def test_layers_without_rotation_are_those_of_transformers(every):
     from transformers import Llama4TextConfig, SmolLM3Config
 
-    encoding, q = rope(num_layers=9, rope_skip_every=every), normal(1, 2, 5, 8, seed=0)
+    encoding = rope(num_layers=9, rope_skip_every=every)
+    q = normal(1, 2, 5, 8, seed=0)
     rotates = [not torch.equal(encoding.at(layer).rotate(q, q, q, 1)[0], q) for layer in range(9)]
     for config in (SmolLM3Config, Llama4TextConfig):
         theirs = config(num_hidden_layers=9, no_rope_layer_interval=every, no_rope_layers=None)
@@ -103,7 +104,8 @@ DYNAMIC = {"rope_scaling": "dynamic", "rope_scaling_factor": 4.0, "rope_original
 
 
 def test_frequencies_of_each_pass_follow_its_length():
-    encoding, scaling = rope(**DYNAMIC), rope(**DYNAMIC).scaling
+    encoding = rope(**DYNAMIC)
+    scaling = rope(**DYNAMIC).scaling
     before = turned(encoding)
     for length in (5, 8, 9, 16):
         found = turned(encoding.for_pass(length, torch.device("cpu")), length)
@@ -117,7 +119,8 @@ def test_frequencies_of_each_pass_follow_its_length():
 def test_frequencies_by_length_cannot_be_decoded():
     """transformers issue 25104: stored keys were rotated for another length."""
     how = {"position_encoding": "rope", "decoder_attention_heads": 2, **DYNAMIC}
-    model, words = stock("tupe_transformer_lm", **how).eval(), targets(1, 12)
+    model = stock("tupe_transformer_lm", **how).eval()
+    words = targets(1, 12)
     assert model(words)[0].isfinite().all()
     with pytest.raises(UsageError, match="decoding stores the keys of earlier tokens") as raised:
         model.decoder(words[:, :1], incremental_state={})

@@ -113,7 +113,8 @@ def test_theta1_is_inert_and_theta2_is_not(case):
     for row in (theta2, *positions[: LENGTH - 1]):
         assert_not_zero(row)
     if case == "tupe_r":
-        from_cls, to_cls = encoding.relative_bias.from_cls, encoding.relative_bias.to_cls
+        from_cls = encoding.relative_bias.from_cls
+        to_cls = encoding.relative_bias.to_cls
         assert_zero(encoding.relative_bias.weight.grad[from_cls])
         assert_not_zero(encoding.relative_bias.weight.grad[to_cls])
 
@@ -128,6 +129,7 @@ def test_parameter_counts_of_the_release():
 
     They differ in positions alone: BERT-A has a table of 512 rows.
     """
-    bert_a, tupe_a = 111_240_705, 112_424_193
+    bert_a = 111_240_705
+    tupe_a = 112_424_193
     assert count("tupe_a") - 512 * 768 == tupe_a - bert_a
     assert count("tupe_r") - count("tupe_a") == 396

@@ -26,7 +26,8 @@ def attend(
 
     positional: what is added to the scores, H×T×T.
     """
-    outputs, attention = [], []
+    outputs = []
+    attention = []
     for b, sentence in enumerate(x):
         padded = [False] * len(sentence) if padding is None else padding[b].tolist()
         output, a = attend_sentence(sentence, weights, num_heads, padded, positional, **terms)
@@ -133,7 +134,10 @@ def biased(bias: Callable[..., Tensor], score_terms: int = 1) -> tuple[Callable,
         """H×T×S, for queries at start, ..., start + queries − 1."""
         return bias_table(
             lambda h, i, j: bias(h, i, j, positions, num_heads, **options),
-            *(num_heads, queries, keys, start),
+            num_heads,
+            queries,
+            keys,
+            start,
         )
 
     return positional_score, attend_with(positional_score, score_terms)

@@ -23,7 +23,8 @@ def embed(
     bidirectional=True,
 ):
     assert start == 0, "the words before `start` are not known"
-    weight, bias = positions["conv.weight"], positions["conv.bias"]
+    weight = positions["conv.weight"]
+    bias = positions["conv.bias"]
     group = x.size(2) // cnn_groups
     left = cnn_kernel // 2 if bidirectional else cnn_kernel - 1
 

@@ -11,11 +11,13 @@ from .each_word import each_word
 
 
 def embed(x, positions, tokens, padding=None, start=0):
-    omega, theta = positions["frequency"], positions["phase"]
+    omega = positions["frequency"]
+    theta = positions["phase"]
 
     def move(b, k, word):
         j = tokens[b, k - start]
-        real, imaginary = [], []
+        real = []
+        imaginary = []
         for c, r in enumerate(word):
             angle = omega[j, c] * k + theta[j, c]
             real.append(r * angle.cos())

@@ -18,14 +18,17 @@ def bounded(parameter, most=math.inf):
 
 
 def logarithmic(h, i, j, positions, num_heads):
-    p, a = bounded(positions["strength"][h]), bounded(positions["rate"][h])
+    p = bounded(positions["strength"][h])
+    a = bounded(positions["rate"][h])
     return -p * (1 + a * abs(i - j)).log()
 
 
 def power(h, i, j, positions, num_heads):
-    p, a = bounded(positions["exponent"][h], 2.0), bounded(positions["slope"][h])
+    p = bounded(positions["exponent"][h], 2.0)
+    a = bounded(positions["slope"][h])
     # 0^p is 0 for any p.
     return -a * p.mul(math.log(abs(i - j))).exp() if i != j else 0 * (p + a)
 
 
-(logarithmic_score, attend_log), (power_score, attend_power) = biased(logarithmic), biased(power)
+logarithmic_score, attend_log = biased(logarithmic)
+power_score, attend_power = biased(power)

@@ -14,11 +14,14 @@ from .each_word import each_word
 
 def step(x, h, positions, name):
     def gates(vector, kind):
-        weight, bias = positions[f"{name}.weight_{kind}_l0"], positions[f"{name}.bias_{kind}_l0"]
+        weight = positions[f"{name}.weight_{kind}_l0"]
+        bias = positions[f"{name}.bias_{kind}_l0"]
         return (weight.mv(vector) + bias).chunk(3)
 
-    (input_r, input_z, input_n), (state_r, state_z, state_n) = gates(x, "ih"), gates(h, "hh")
-    r, z = (input_r + state_r).sigmoid(), (input_z + state_z).sigmoid()
+    input_r, input_z, input_n = gates(x, "ih")
+    state_r, state_z, state_n = gates(h, "hh")
+    r = (input_r + state_r).sigmoid()
+    z = (input_z + state_z).sigmoid()
     n = (input_n + r * state_n).tanh()
     return (1 - z) * n + z * h
 
@@ -52,7 +55,8 @@ def both(sentence, b, positions, padding, bidirectional):
         return torch.stack(left)
     padded = 0 if padding is None else int(padding[b].sum())
     count = len(sentence) - padded
-    words, rest = list(sentence[:count]), list(sentence[count:])
+    words = list(sentence[:count])
+    rest = list(sentence[count:])
     right = states([*reversed(words), *rest], positions, "from_right")
     right = [*reversed(right[:count]), *right[count:]]
     return torch.stack([torch.cat(pair) for pair in zip(left, right, strict=True)])

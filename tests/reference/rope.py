@@ -59,5 +59,6 @@ def rotate(vector, k, base, width=None):
 
 
 def rotation(angle):
-    cos, sin = math.cos(angle), math.sin(angle)
+    cos = math.cos(angle)
+    sin = math.sin(angle)
     return torch.tensor([[cos, -sin], [sin, cos]], dtype=torch.float64)

@@ -12,7 +12,8 @@ from .attention import biased
 
 
 def bias(h, i, j, positions, num_heads, *, sandwich_width=128):
-    p_i, p_j = wave(i, sandwich_width), wave(j, sandwich_width)
+    p_i = wave(i, sandwich_width)
+    p_j = wave(j, sandwich_width)
     product = sum(a * b for a, b in zip(p_i, p_j, strict=True))
     value = num_heads / (8 * (h + 1)) * (product - sandwich_width / 2)
     return torch.tensor(value, dtype=torch.float64)

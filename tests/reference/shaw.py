@@ -12,7 +12,8 @@ from . import attention
 def attend(
     x, weights, positions, num_heads, padding=None, *, relative_clip=16, bidirectional=True
 ):
-    key, value = weights["layer_terms.key"], weights["layer_terms.value_weight"]
+    key = weights["layer_terms.key"]
+    value = weights["layer_terms.value_weight"]
     lowest = -relative_clip if bidirectional else 0
     assert len(key) == len(value) == relative_clip + 1 - lowest
 

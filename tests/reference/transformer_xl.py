@@ -14,7 +14,8 @@ from .sinusoidal import wave
 def attend(x, weights, positions, num_heads, padding=None):
     width = x.size(2)
     d = width // num_heads
-    u, v = weights["layer_terms.content_bias"], weights["layer_terms.position_bias"]
+    u = weights["layer_terms.content_bias"]
+    v = weights["layer_terms.position_bias"]
 
     def score_term(h, i, j, q, k):
         projected = weights["layer_terms.r_proj.weight"].mv(wave(i - j, width))

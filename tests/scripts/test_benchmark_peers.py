@@ -53,7 +53,10 @@ def test_predictions_of_the_hub_and_of_peers(measure):
     assert "20 times" in short["facts"]
     peers = ["HF Roberta", "HF DebertaV2", "HF ModernBert"]
     assert [row["name"] for row in padded["rows"]] == [
-        *("stock RoBERTa", "tupe_r", *peers, "matrix products")
+        "stock RoBERTa",
+        "tupe_r",
+        *peers,
+        "matrix products",
     ]
     assert list(padded["rows"][1]["quartiles_of_ratios"]) == ["stock", "products", *peers]
 
@@ -74,7 +77,8 @@ def test_optimized_peers_are_not_those_of_transformers(script, name):
     pytest.importorskip("transformers", reason="transformers is not installed")
     from tests.huggingface.encoders import is_optimized
 
-    training, peers = script("benchmark_training"), script("benchmarking.peers")
+    training = script("benchmark_training")
+    peers = script("benchmarking.peers")
     work = training.Workload(2, 24, layers=2, width=16, heads=2, ffn=48)
     assert is_optimized(peers.build(peers.PEERS[f"optimized_{name}"], work, 50).model)
     assert not is_optimized(peers.build(peers.PEERS[f"hf_{name}"], work, 50).model)
@@ -110,6 +114,7 @@ def test_products_do_not_depend_on_the_size_of_the_cache(script, lengths, heads,
         shapes = products.shapes_of_layer(lengths, 8, heads, 12, learns, cells)
         return sum(n * a * b * c * times for (n, a, b, c), times in shapes.items())
 
-    words, squares = sum(lengths), sum(length**2 for length in lengths)
+    words = sum(lengths)
+    squares = sum(length**2 for length in lengths)
     expected = words * (4 * 8 * 8 + 2 * 8 * 12) + 2 * squares * 8
     assert multiplications(cells) == expected * (3 if learns else 1)

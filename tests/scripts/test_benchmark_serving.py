@@ -115,7 +115,8 @@ def test_a_complete_call_is_not_repeated(script, finished, model, sts_b, monkeyp
 
 def test_an_interruption_loses_one_table(script, model, tmp_path, monkeypatch):
     benchmark = script("benchmark_serving")
-    measure, calls = benchmark.measure, []
+    measure = benchmark.measure
+    calls = []
 
     def interrupted(*arguments):
         calls.append(arguments)

@@ -98,7 +98,8 @@ def test_existing_directory_is_not_replaced(tmp_path):
 def test_range_of_colours_ignores_cls():
     """The values of [CLS] are much larger than the others."""
     correlations = torch.randn(30, 30)
-    correlations[0], correlations[:, 0] = 1000, -1000
+    correlations[0] = 1000
+    correlations[:, 0] = -1000
     low, high = color_limits(correlations)
     assert -10 < low < high < 10
 

@@ -12,7 +12,9 @@ from tupe_fairseq.position import POSITION_ENCODINGS
 from tupe_fairseq.transformer.config import StackConfig
 from tupe_fairseq.transformer.stack import TransformerStack
 
-WIDTH, HEADS, LENGTH = 16, 2, 12
+WIDTH = 16
+HEADS = 2
+LENGTH = 12
 HEAD = WIDTH // HEADS
 
 
@@ -162,11 +164,13 @@ def test_shaw_shows_the_norm_of_its_vectors():
 
 def test_deberta_sums_squares_of_both_directions():
     built = encoder("deberta", relative_clip=4)
-    table, terms = built.embed_positions.weight, built.layers[0].self_attn.layer_terms
+    table = built.embed_positions.weight
+    terms = built.layers[0].self_attn.layer_terms
     scale = 1 / math.sqrt(3 * HEAD)
     for head, maps in enumerate(position_maps(built, LENGTH).maps):
         own = slice(head * HEAD, (head + 1) * HEAD)
-        pos_k, pos_q = terms.pos_k_proj(table)[:, own], terms.pos_q_proj(table)[:, own]
+        pos_k = terms.pos_k_proj(table)[:, own]
+        pos_q = terms.pos_q_proj(table)[:, own]
 
         def strength(i, j, pos_k=pos_k, pos_q=pos_q):
             forth, back = (min(max(d + 4, 0), 7) for d in (i - j, j - i))

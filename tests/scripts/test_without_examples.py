@@ -17,8 +17,12 @@ for script in scripts:
         assert not ended.code
 """
 SCRIPTS = (
-    *("plot_speed", "plot_positional_correlations", "benchmark_training", "convert_checkpoint"),
-    *("benchmark_serving", "plot_serving"),
+    "plot_speed",
+    "plot_positional_correlations",
+    "benchmark_training",
+    "convert_checkpoint",
+    "benchmark_serving",
+    "plot_serving",
 )
 
 

@@ -28,7 +28,8 @@ Maker = Callable[[Path], Try]
 
 def damaged(raw: bytes, rng: random.Random) -> bytes:
     """Bytes cut, changed, inserted or removed at a random place, or replaced by others."""
-    at, some = rng.randrange(len(raw) + 1), rng.randbytes(rng.randint(1, 9))
+    at = rng.randrange(len(raw) + 1)
+    some = rng.randbytes(rng.randint(1, 9))
     return rng.choice(
         [
             raw[:at],
@@ -79,7 +80,8 @@ def conversion(name: str) -> Maker:
     """A file of the authors' release. A refusal must leave no directory."""
 
     def make(folder: Path) -> Try:
-        checkpoint, out = release.write(folder / "release"), folder / "model"
+        checkpoint = release.write(folder / "release")
+        out = folder / "model"
 
         def use() -> None:
             shutil.rmtree(out, ignore_errors=True)
@@ -87,7 +89,8 @@ def conversion(name: str) -> Maker:
                 convert(["--from", "tupe-official", str(checkpoint), "--out", str(out)])
             finally:
                 assert not out.exists() or {f.name for f in out.iterdir()} == {
-                    *("model.pt", "dict.txt")
+                    "model.pt",
+                    "dict.txt",
                 }
                 assert {f.name for f in folder.iterdir()} <= {"release", "model"}
 

@@ -43,7 +43,8 @@ def _without_roots_rights() -> Iterator[None]:
         return
     libc = ctypes.CDLL(None, use_errno=True)
     # Version 3, this thread; effective, permitted and inheritable, of 32 capabilities twice.
-    header, rights = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    rights = (ctypes.c_uint32 * 6)()
     assert libc.capget(header, rights) == 0
     effective = rights[0]
     rights[0] = effective & ~DAC_OVERRIDE

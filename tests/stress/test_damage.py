@@ -19,7 +19,9 @@ from tupe_fairseq.convert.formats import huggingface
 
 @pytest.mark.parametrize("name", damage.TRIED)
 def test_damage_is_read_or_refused_in_one_line(name, tmp_path):
-    once, rng, refusals = damage.TRIED[name](tmp_path), random.Random(SEED), []
+    once = damage.TRIED[name](tmp_path)
+    rng = random.Random(SEED)
+    refusals = []
     for _ in range(TRIES):
         try:
             once(rng)

@@ -70,7 +70,7 @@ def submission(sources, out):
     predict.main(predict.arguments(words))
 
 
-WRITERS = [*(converted, figure, cleaned, encoded, results_of_runs, report_of_runs, submission)]
+WRITERS = [converted, figure, cleaned, encoded, results_of_runs, report_of_runs, submission]
 
 
 def refused(call) -> str:

@@ -64,7 +64,8 @@ def test_any_number_of_tokens_read_is_one_graph():
 @pytest.mark.parametrize("name", ["tupe_r", "rope", "deberta", "alibi"])
 def test_whole_encoder(name):
     """As with torch.compile(encoder), for texts of equal length; one graph."""
-    encoder, x = encoder_of(name, LENGTH), normal(2, LENGTH, EMBED_DIM, seed=0)
+    encoder = encoder_of(name, LENGTH)
+    x = normal(2, LENGTH, EMBED_DIM, seed=0)
     expected = encoder(x, None, words(x))
     torch._dynamo.reset()
     encoder.compile(backend="eager", fullgraph=TRACES_ENUMERATIONS)

@@ -108,7 +108,8 @@ RELEASED = {"deberta_released": True, "relative_clip": 3}
 def test_texts_of_more_tokens_than_positions(name, options, is_served):
     """Only DeBERTa in an encoder, as released, takes them."""
     encoder = encoder_of(name, 5, options=options, causal=not options.get("bidirectional", True))
-    x, ids = normal(1, 6, EMBED_DIM, seed=0), torch.full((1, 6), 3)
+    x = normal(1, 6, EMBED_DIM, seed=0)
+    ids = torch.full((1, 6), 3)
     if is_served:
         assert encoder(x, tokens=ids).isfinite().all()
     else:
@@ -124,10 +125,12 @@ def test_an_empty_batch(backend):
 
 
 def test_projections_without_a_bias():
-    encoder, other = build(), build()
+    encoder = build()
+    other = build()
     for each in (encoder, other):
         each.load_state_dict(enlarged(build(), 1).state_dict())
-    own, weight = other.layers[0].self_attn, encoder.layers[0].self_attn.k_proj.weight
+    own = other.layers[0].self_attn
+    weight = encoder.layers[0].self_attn.k_proj.weight
     nn.init.zeros_(encoder.layers[0].self_attn.k_proj.bias)
     own.k_proj = nn.Linear(16, 16, bias=False)
     own.k_proj.weight = weight
@@ -151,7 +154,8 @@ def test_layerdrop_skips_layers_in_training_only():
 
 def test_checkpointed_layers_run_twice():
     """What they compute is the same: tests/test_contract.py."""
-    encoder, runs = encoder_of("tupe_a", 12, 16, 2, checkpoint_activations=True), []
+    encoder = encoder_of("tupe_a", 12, 16, 2, checkpoint_activations=True)
+    runs = []
     for layer in encoder.layers:
         layer.self_attn.register_forward_hook(lambda *_: runs.append(None))
     encoder(vectors()).sum().backward()

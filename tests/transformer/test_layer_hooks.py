@@ -23,12 +23,15 @@ from tests.tolerances import assert_close, assert_gradients_close
 from tupe_fairseq import PositionEncoding, UsageError
 from tupe_fairseq.attention import Layout
 
-LAYERS, LENGTH = 3, 11
+LAYERS = 3
+LENGTH = 11
 OPTIONS = {
     "fire": {"fire_width": 2, "fire_threshold": 4},
     "rope": {
-        **{"rope_theta": 1000.0, "rope_theta_local": 10.0},
-        **{"attention_window": 2, "global_every": 2},
+        "rope_theta": 1000.0,
+        "rope_theta_local": 10.0,
+        "attention_window": 2,
+        "global_every": 2,
     },
     "transformer_xl": {},
 }
@@ -44,7 +47,8 @@ def build(name, backend="auto", causal=False):
 
 def by_layers(encoder, x, padding):
     """Written out over attention by `eager`, which tests/attention compares with loops."""
-    encoding, layout = encoder.embed_positions, Layout(*x.shape[:2], padding)
+    encoding = encoder.embed_positions
+    layout = Layout(*x.shape[:2], padding)
     for index, layer in enumerate(encoder.layers):
         how = {"window": encoding.shape.window_at(index), "causal": encoder.layers.config.causal}
         norm = layer.self_attn_layer_norm(x)
@@ -75,7 +79,8 @@ def with_gradients(outputs, encoder, x, padding):
 @pytest.mark.parametrize("backend", ["blocked", "eager", "sdpa"])
 @pytest.mark.parametrize("name", OPTIONS)
 def test_output_and_gradients_are_those_of_the_layers(name, backend, padding, causal):
-    encoder, x = build(name, backend, causal), normal(2, LENGTH, EMBED_DIM, seed=0)
+    encoder = build(name, backend, causal)
+    x = normal(2, LENGTH, EMBED_DIM, seed=0)
     exact = copy.deepcopy(encoder).double()
     found, of_found = with_gradients(encoder, encoder, x, padding)
     expected, of_expected = with_gradients(
@@ -99,7 +104,8 @@ def test_what_is_not_served_is_refused_when_built(name, reason):
 
 @pytest.mark.parametrize(("name", "scores"), [("fire", 3), ("rope", 2), ("transformer_xl", 1)])
 def test_layers_that_see_the_same_share_one_score(name, scores, monkeypatch):
-    encoder, calls = build(name, "eager"), []
+    encoder = build(name, "eager")
+    calls = []
     for module in encoder.embed_positions.modules():
         score = module.attention_bias if isinstance(module, PositionEncoding) else None
         if score is not None:

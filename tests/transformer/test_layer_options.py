@@ -51,7 +51,8 @@ def test_a_layer_of_llama(source_dim):
     how = {"normalize_before": True, "layer_options": options, "source_dim": source_dim}
     stack = enlarged(encoder_of("none", 9, **how), 0).double()
     x = expected = normal(2, 9, EMBED_DIM, seed=1).double()
-    wanted, read = PLAIN, None
+    wanted = PLAIN
+    read = None
     if source_dim is not None:
         read = normal(2, 5, source_dim, seed=2).double()
         wanted = Pass(source=Source(read))

@@ -15,7 +15,8 @@ from tests.tolerances import assert_close
 from tupe_fairseq import BackendError, PositionEncoding, TUPEConfig, TUPEEncoder
 from tupe_fairseq.position.rope_scaling import ROPE_SCALINGS
 
-WIDTH, LENGTHS = 24, (16, 9, 3, 1)
+WIDTH = 24
+LENGTHS = (16, 9, 3, 1)
 LENGTH = max(LENGTHS)
 #: Beyond 4 tokens, the rotation depends on their number.
 BY_LENGTH = {"rope_scaling_factor": 3.0, "rope_original_positions": 4}
@@ -63,7 +64,8 @@ def test_models_of_fairseq(arch):
     model = enlarged(stock(arch, **dynamic), 0).eval()
     words = targets(3, 12) if arch.endswith("lm") else sentences(3, 12)
     given = (None, targets(3, 7)) if arch == "tupe_transformer" else ()
-    words[1, 9:], words[2, 3:] = PAD, PAD
+    words[1, 9:] = PAD
+    words[2, 3:] = PAD
     found = model(words, *given)[0]
     for row, length in enumerate((12, 9, 3)):
         of_row = [each if each is None else each[row : row + 1] for each in given]
@@ -77,8 +79,10 @@ def test_classes_of_transformers(attention):
     hf = pytest.importorskip("tupe_fairseq.huggingface")
     model = filled(hf.TupeModel, config("rope", position_options=SCALED["rope-dynamic"]))
     model.set_attn_implementation(attention)
-    ids, mask = torch.arange(36).view(3, 12) + 4, torch.ones(3, 12, dtype=torch.int64)
-    mask[1, :4], mask[2, 3:] = 0, 0
+    ids = torch.arange(36).view(3, 12) + 4
+    mask = torch.ones(3, 12, dtype=torch.int64)
+    mask[1, :4] = 0
+    mask[2, 3:] = 0
     found = model(ids, attention_mask=mask, output_hidden_states=True)
     for row, own in enumerate((slice(12), slice(4, 12), slice(3))):
         alone = model(ids[row : row + 1, own], output_hidden_states=True)

@@ -14,7 +14,8 @@ from tests.fairseq.decoder.samples import build
 from tupe_fairseq.attention import Padding
 from tupe_fairseq.position import POSITION_ENCODINGS
 
-LENGTH, WIDTH = 9, 16
+LENGTH = 9
+WIDTH = 16
 #: FIRE reads on the host the lengths up to which its scores are tables by distance.
 ENCODINGS = sorted(set(POSITION_ENCODINGS) - {"fire"})
 ON_GPUS = served(("eager", "flash", "sdpa", "triton"), ENCODINGS)

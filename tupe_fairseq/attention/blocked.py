@@ -58,7 +58,7 @@ class Blocked(Backend):
         if bias is not None and heads * layout.length**2 * wide.itemsize <= DENSE:
             bias = bias.computed()
         blocks = _divided(bias, padding, layout, heads, wide)
-        by_torch = _is_torch_faster(blocks)
+        by_torch = not layout.alone and _is_torch_faster(blocks)
         return Inputs(
             # In half precision, as torch's kernel for it reads padding.
             padding=None if padding is None else padding.to(dtype),
@@ -66,7 +66,7 @@ class Blocked(Backend):
                 blocks,
                 by_torch=by_torch,
                 by_kernel=_is_kernel_faster(blocks, by_torch, layout.length),
-                natively=bias is None and _is_native(dtype),
+                natively=not layout.alone and bias is None and _is_native(dtype),
             ),
         )
 
@@ -128,7 +128,14 @@ def _divided(
         visible = bias.visible.reach(layout.length)
         # In short sequences, no token is outside of the window.
         untie_cls = bias.visible.untie_cls and -visible[0] < layout.length - 1
-    blocks = split_into_blocks(heads, lengths, visible, untie_cls)
+    if layout.alone:
+        blocks = [
+            same_queries
+            for i, each in enumerate(lengths)
+            for same_queries in split_into_blocks(heads, (each,), visible, untie_cls, i)
+        ]
+    else:
+        blocks = split_into_blocks(heads, lengths, visible, untie_cls)
     cells = [block.cells for same_queries in blocks for block in same_queries]
     return Blocks(
         blocks,

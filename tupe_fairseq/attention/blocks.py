@@ -204,6 +204,7 @@ def split_into_blocks(
     lengths: Sequence[int],
     visible: tuple[int, int] | None = None,
     untie_cls: bool = False,
+    first_sequence: int = 0,
 ) -> list[list[Block]]:
     """Blocks that cover the visible cells of all tokens; each inner list has the same queries.
 
@@ -216,6 +217,7 @@ def split_into_blocks(
             and at least 0; or None for all keys.
         untie_cls: whether [CLS] is outside of the window: query 0 sees all keys, and all queries
             see key 0.
+        first_sequence: the one that the first length belongs to.
     """
     longest = max(lengths)
     low, high = visible or (-longest, longest)
@@ -226,7 +228,7 @@ def split_into_blocks(
     groups = [
         group
         for start, stop in batched(heads, lengths, visible is not None)
-        for group in _groups(heads, start, stop, lengths, most_rows * most_keys)
+        for group in _groups(heads, start, stop, lengths, most_rows * most_keys, first_sequence)
     ]
     largest = max(group.matrices * min(group.keys, most_keys) for group in groups)
     step = max(1, min(most_rows, BLOCK // max(largest, 1)))
@@ -266,14 +268,17 @@ def batched(heads: int, lengths: Sequence[int], hides: bool) -> list[tuple[int, 
     return runs
 
 
-def _groups(heads: int, start: int, stop: int, lengths: Sequence[int], cells: int) -> list[Group]:
+def _groups(
+    heads: int, start: int, stop: int, lengths: Sequence[int], cells: int, first_sequence: int
+) -> list[Group]:
     """Groups of sequences start, ..., stop − 1; `cells` is what a block has of each matrix."""
     count = stop - start
     keys = lengths[start]
     together = 1
     if count in (1, len(lengths)):
         together = max(1, BLOCK // max(count * min(cells, keys * keys), 1))
+    sequences = slice(first_sequence + start, first_sequence + stop)
     return [
-        Group(slice(head, min(head + together, heads)), slice(start, stop), keys)
+        Group(slice(head, min(head + together, heads)), sequences, keys)
         for head in range(0, heads, together)
     ]

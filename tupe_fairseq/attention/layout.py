@@ -27,12 +27,14 @@ class Padding:
         lengths: tokens of each sequence, or None while torch traces a graph for any batch.
         leading: whether a sequence begins with padding.
         scattered: whether a sequence has padding with a token right after it.
+        inside: whether a sequence has padding between tokens.
     """
 
     mask: Tensor
     lengths: tuple[int, ...] | None = None
     leading: bool = False
     scattered: bool = False
+    inside: bool = False
 
     @classmethod
     def read(cls, mask: Tensor | None) -> "Padding | None":
@@ -47,7 +49,7 @@ class Padding:
         if not len(mask):
             return None
         before_a_token = mask[:, :-1] & ~mask[:, 1:]
-        # B×3: tokens of each sequence, whether it begins with padding, tokens after padding
+        # B×3: tokens of each sequence, whether it begins with padding, tokens right after padding
         facts = ((~mask).sum(1), mask[:, :1].sum(1), before_a_token.sum(1))
         lengths, leading, scattered = zip(*torch.stack(facts, 1).tolist(), strict=True)
         if sum(lengths) == mask.numel():
@@ -56,7 +58,8 @@ class Padding:
             # So that each row has a first token, which depends on no other row.
             first = torch.arange(mask.size(1), device=mask.device) == 0
             return cls.read(mask & ~(first & mask.all(1, keepdim=True)))
-        return cls(mask, lengths, any(leading), any(scattered))
+        inside = any(after > first for after, first in zip(scattered, leading, strict=True))
+        return cls(mask, lengths, any(leading), any(scattered), inside)
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,8 @@ class Layout:
             token of the same sequence.
         other_queries: whether queries are at other positions than the keys: a new token in
             incremental decoding, or the target of a translation.
+        alone: whether a sequence is attended to as if it were alone, so that rounding does not
+            depend on the others.
     """
 
     batch: int
@@ -87,20 +92,23 @@ class Layout:
     attention_cells: Tensor | None = None
     token_of_cell: Tensor | None = None
     other_queries: bool = False
+    alone: bool = False
 
     @classmethod
-    def of(cls, padding: Padding | None, batch: int, length: int) -> "Layout":
+    def of(cls, padding: Padding | None, batch: int, length: int, alone: bool = False) -> "Layout":
         """Take padding out where that is worthwhile; nothing here waits for a GPU.
 
         Args:
-            padding: where it is, at the end of each sequence; or None.
+            padding: where it is, at one end of each sequence; or None.
             batch: B.
             length: T.
+            alone: see the attribute; all padding is taken out then.
         """
         if padding is None:
-            return cls(batch, length)
+            return cls(batch, length, alone=alone)
         count = sum(padding.lengths or ())
-        if not padding.lengths or not 0 < count <= (1 - WORTHWHILE) * batch * length:
+        most = 1 if alone else 1 - WORTHWHILE
+        if not padding.lengths or not 0 < count <= most * batch * length:
             return cls(batch, length, padding.mask)
         device = padding.mask.device
         lengths, order = (~padding.mask).sum(1).sort(descending=True, stable=True)
@@ -108,6 +116,8 @@ class Layout:
         rows = torch.repeat_interleave(lengths, output_size=count)
         positions = torch.arange(count, device=device) - (lengths.cumsum(0) - lengths)[rows]
         batch_cells = order[rows] * length + positions
+        if padding.leading:
+            batch_cells += (~padding.mask).int().argmax(1)[order[rows]]
         attention_cells = rows * length + positions
         # Attention masks what padding reads, but a weight of 0 times NaN is NaN: so padding reads
         # its own sequence.
@@ -125,6 +135,7 @@ class Layout:
             batch_cells,
             attention_cells,
             token_of_cell,
+            alone=alone,
         )
 
     def pack(self, x: Tensor) -> Tensor:

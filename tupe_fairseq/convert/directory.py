@@ -13,7 +13,6 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from ..base.errors import CheckpointError
-from ..base.extras import import_extra
 from ..fairseq.arguments.roberta import ROBERTA
 from ..fairseq.checkpoints.reading import recorded_settings
 from ..fairseq.checks import read_dictionary
@@ -47,6 +46,7 @@ from .fairseq_models import (
     read_state,
     to_fairseq,
 )
+from .fairseq_tokenizer import FairseqTokenizer
 from .kept import HEADLESS, KEPT, OF_HEADS, kept_settings, kept_text, read_kept
 from .labels import NAMES, label_files, labels_beside
 from .models import HEADS, LM_HEAD, POOLER, SENTENCES, Converted, head_names, sizes, task_of
@@ -120,26 +120,11 @@ def neutral(
     if SENTENCEPIECE not in converted.files and len(models) == 1:
         # The hub reads one of any name, if it is the only one.
         converted.files[SENTENCEPIECE] = models[0].read_bytes()
-    # What follows from the types is not recorded.
-    unusual = separator if separator == converted.has_types else None
-    if unusual is not None:
-        record = preprocessing_record(lowercase=lowercases(folder), separator=unusual)
+    own = FairseqTokenizer(folder, dictionary, converted.has_types, separator)
+    if own.unusual is not None:
+        record = preprocessing_record(lowercase=lowercases(folder), separator=own.unusual)
         converted.files[PREPROCESSING] = record
-
-    def write_tokenizer(out: Path, lower_case: bool | None) -> str:
-        import_extra("tokenizers", "hf")
-        from .fast_tokenizers import write_tokenizer as write
-
-        recorded = lowercases(folder)
-        lowers = bool(recorded if lower_case is None else lower_case)
-        if lowers or recorded:
-            record = preprocessing_record(lowercase=lowers, separator=unusual)
-            (out / PREPROCESSING).write_bytes(record)
-        longest = settings["max_position_embeddings"]
-        types = converted.has_types
-        return write(out, folder, dictionary, longest, lowers, types, separator)
-
-    converted.write_tokenizer = write_tokenizer
+    converted.own_tokenizer = own
     return converted
 
 
@@ -157,7 +142,7 @@ def _take_tokenizer(converted: Converted, order: list[int], separator: bool | No
         from .fast_tokenizers import paired
 
         converted.tokenizer = paired(converted.tokenizer, converted.has_types, bool(separator))
-    converted.write_tokenizer = None
+    converted.own_tokenizer = None
     del converted.files[DICTIONARY]
 
 

@@ -21,6 +21,7 @@ from ..base.errors import CheckpointError, DataError, UsageError
 from ..base.extras import import_extra
 from .formats import huggingface, onnx
 from .graphs import quietly
+from .integers import quantize
 
 FILES = {"fp32": onnx.FILE, "int8": onnx.INT8_FILE}
 #: What may be given to `forward` besides ids, mask and types: it changes no features.
@@ -230,7 +231,7 @@ def _write(encoder: Any, folder: Path, precision: str) -> int:
             converted = huggingface.read(source)
             onnx.write(converted, folder, pooling="none", int8=precision == "int8")
     elif not (folder / FILES[precision]).exists():
-        onnx.quantize(file, folder / onnx.INT8_FILE)
+        quantize(file, folder / onnx.INT8_FILE)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     return int(config["max_position_embeddings"])
 

@@ -1,10 +1,10 @@
 """`Converted`: the one form between two formats, which each reads into and writes from."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -38,6 +38,13 @@ TOKEN_HEADS = {TOKENS: "token_classification_head", ANSWERS: "question_answering
 CROSS_ENCODER = ("sentence_transformers", "sbert_ce_default_activation_function")
 
 
+class OwnTokenizer(Protocol):
+    """A tokenizer that a format can read and from which that of transformers is made."""
+
+    def write(self, out: Path, longest: int, lower_case: bool | None) -> str:
+        """Write that of transformers in a folder, and return a note for the user, or ""."""
+
+
 @dataclass
 class Converted:
     """A model that is not yet in a directory.
@@ -51,8 +58,7 @@ class Converted:
         pooling: set by a `--to` that writes features or embeddings in place of a head.
         labels: names of the classes of the head, by number; empty: not known.
         tokenizer: files of a tokenizer of transformers, by name.
-        write_tokenizer: writes that tokenizer where `tokenizer` is empty, if it can be made of
-            fairseq's: (folder, whether it lowercases texts, or None) -> a note, or "".
+        own_tokenizer: fairseq's, of which that tokenizer is made where `tokenizer` is empty.
         files: further files by name, which are carried unchanged.
         training: what the source records of it: `data`, `updates`, `validation` and `origin`, the
             model that it began with, where known.
@@ -67,7 +73,7 @@ class Converted:
     pooling: Pooling | None = None
     labels: list[str] = field(default_factory=list)
     tokenizer: dict[str, bytes] = field(default_factory=dict)
-    write_tokenizer: Callable[[Path, bool | None], str] | None = None
+    own_tokenizer: OwnTokenizer | None = None
     files: dict[str, bytes] = field(default_factory=dict)
     training: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)

@@ -32,8 +32,15 @@ from ..position.relative import RelativeVectors
 OWN = ("transformers.", "tupe_fairseq.", "peft.", "torch.ao.nn.quantized.")
 #: Classes of torch that do, besides activations.
 BY_TOKEN = {
-    *(nn.Dropout, nn.Embedding, nn.Identity, nn.LayerNorm, nn.Linear),
-    *(nn.ModuleDict, nn.ModuleList, nn.ParameterDict, nn.Sequential),
+    nn.Dropout,
+    nn.Embedding,
+    nn.Identity,
+    nn.LayerNorm,
+    nn.Linear,
+    nn.ModuleDict,
+    nn.ModuleList,
+    nn.ParameterDict,
+    nn.Sequential,
 }
 #: Linear layers whose output nothing else reads, if they have no hooks.
 PLAIN = (nn.Linear, FasterLinear, PackedLinear, QuantizedLinear)
@@ -159,13 +166,16 @@ class Hooks:
         batch, length = x.shape[:2]
         # Without values, nothing is known of padding.
         padding = None if hidden is None or hidden.is_meta else Padding.read(hidden)
+        # In int8, a difference by rounding can become one of a whole step.
+        alone = self.precision == "int8"
         if padding is None:
-            return Layout(batch, length)
+            return Layout(batch, length, alone=alone)
         if self.keeps_padding:
             return None
-        if padding.leading or padding.scattered or not by_token(module):
+        stays = padding.inside if alone else padding.scattered
+        if stays or not by_token(module):
             return Layout(batch, length, padding.mask)
-        return Layout.of(padding, batch, length)
+        return Layout.of(padding, batch, length, alone)
 
 
 def packed(layout: Layout, x: Tensor) -> Tensor:

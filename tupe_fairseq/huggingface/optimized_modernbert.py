@@ -44,7 +44,8 @@ class ModernBertHooks(Hooks):
             return None
         if mask is not None and not (isinstance(mask, Tensor) and mask.shape == x.shape[:2]):
             return None
-        layout = self.layout(module, x, None if mask is None else mask == 0)
+        seen = None if mask is None else mask.ne(0)
+        layout = self.layout(module, x, None if seen is None else ~seen)
         if layout is None:
             return None
         dtype = module.final_norm.weight.dtype
@@ -53,10 +54,11 @@ class ModernBertHooks(Hooks):
             kind: plan.prepare(self.encoding, like, layout) for kind, plan in self.plans.items()
         }
         inputs |= {name: packed(layout, x), "attention_mask": prepared}
-        if layout.batch_cells is not None:
+        if seen is not None and layout.batch_cells is not None:
             positions = inputs.get("position_ids")
             if positions is None:
-                positions = torch.arange(layout.length, device=x.device)[None]
+                # From the first token of each text on, wherever its padding is.
+                positions = seen.cumsum(1) - 1
             inputs["position_ids"] = packed(layout, positions.expand(x.shape[:2]))
         return (), inputs
 

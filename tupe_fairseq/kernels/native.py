@@ -37,7 +37,7 @@ from .random_bits import ENTRIES_PER_WORD, MULTIPLIERS, SHIFTS, STEP
 
 logger = logging.getLogger(__name__)
 
-SOURCES = ("kernels.c", "linear.c", "products.c", "diagonals.c")
+SOURCES = ("kernels.c", "linear.c", "quantized.c", "products.c", "diagonals.c")
 #: OpenMP is not linked: the threads are those of torch's OpenMP library. Without OpenMP or
 #: -march=native torch's own operations are faster.
 FLAGS = (
@@ -97,6 +97,9 @@ ARGUMENTS = {
     "sum_by_distance": (*(POINTER,) * 2, *(LONG,) * 7, INT),
     "dropout": (*(POINTER,) * 2, WORD, INT, FLOAT, LONG),
     "small_linear": (*(POINTER,) * 4, *(LONG,) * 3),
+    "quantize_rows": (*(POINTER,) * 3, *(LONG,) * 2),
+    "few_rows": (*(POINTER,) * 7, *(LONG,) * 3),
+    "scale_rows": (*(POINTER,) * 4, *(LONG,) * 2),
     "multiply": (*(POINTER,) * 3, *(LONG,) * 12, INT),
     "attend": (*(POINTER,) * 4, TERMS, LONGS, LONGS, *(LONG,) * 7),
 }

@@ -169,6 +169,11 @@ static inline long row_at(const long *strides, long b, long h, long i) {
     return b * strides[0] + h * strides[1] + i * strides[2];
 }
 
+/* Queries whose scores are computed together: by the length of the sequence, not by the batch. */
+static inline long rows_of_scores(long length) {
+    return clamped(CELLS / (length ? length : 1), TILE_ROWS, QUERIES);
+}
+
 /* out := softmax(q kᵀ + bias + padding) v for B sequences of at most T tokens and H heads; q and k
    have E columns, v and out D. Matrix h B + b of the terms belongs to head h of sequence b, of which
    the first lengths[b] tokens are read and written. Query i sees the keys i + low, ..., i + high,
@@ -179,16 +184,17 @@ int attend(float *out, const float *q, const float *k, const float *v, const Sco
            long low, long high) {
     const long *q_strides = strides, *k_strides = strides + 3;
     const long *v_strides = strides + 6, *out_strides = strides + 9;
-    long step = clamped(CELLS / T, TILE_ROWS, QUERIES);
+    long parts = up_to(T, rows_of_scores(T)) / rows_of_scores(T);
     int failed = 0;
 #pragma omp parallel reduction(| : failed)
     {
-        float *scores = malloc(step * T * sizeof *scores);
+        float *scores = malloc((CELLS > TILE_ROWS * T ? CELLS : TILE_ROWS * T) * sizeof *scores);
         failed = !scores;
 #pragma omp for collapse(3) schedule(dynamic)
         for (long b = 0; b < B; b++)
             for (long h = 0; h < H; h++)
-                for (long i = 0; i < T; i += step) {
+                for (long part = 0; part < parts; part++) {
+                    long step = rows_of_scores(lengths[b]), i = part * step;
                     long m = h * B + b, R = clamped(lengths[b] - i, 0, step);
                     long j = clamped(i + low, 0, T), S = clamped(i + R + high, j, lengths[b]) - j;
                     if (failed || !R) continue;

@@ -1,70 +1,215 @@
-"""Linear layers with weights in 8 bits, whose inputs are quantized when they run."""
+"""Linear layers in 8 bits: a scale for each row of the input, and for each row of the weight.
 
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+Rows of the input do not depend on each other: sums of integers are exact, and all else is done row
+by row, in the same order by all kernels in C. oneDNN, a part of torch, multiplies the integers; of
+few rows, whose products take less time than its call, a kernel in C does.
+"""
+
+import functools
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .linear import of_some_rows
+from ..base.errors import ConfigurationError
+from . import native
+from .linear import NO_ACTIVATION, rows_to_add
 
-#: Weights have 7 bits and inputs 8, because products of two numbers of 8 bits overflow on
-#: processors without VNNI. torch.ao.quantization takes the bit from the inputs; but those have
-#: outliers and one scale for all (all-MiniLM-L6-v2 on STS-B: 86.42, and 86.57 this way).
-LARGEST = 63
+#: The largest weight, and the largest on processors without VNNI, where a sum of two products of
+#: numbers in 8 bits overflows.
+LARGEST = 127
+WITHOUT_VNNI = 63
+#: Rows up to which the kernel in C is faster than oneDNN.
+FEW_ROWS = 64
+#: Inputs and outputs that it computes together.
+FOUR = 4
+CHANNELS = 16
+#: Parts that are made on the first call, and are not in copies and pickled files.
+MADE = ("packed", "blocks")
 
 
 class QuantizedLinear(nn.Module):
-    """A linear layer with constant weights and a scale for each row of them."""
+    """A linear layer with a constant weight in 8 bits, for inference on CPUs.
+
+    Each row of the input is quantized when it comes: x ≈ low + step · q, with q from 0 to 255,
+    where low and low + 255 · step are the least and the greatest number of the row.
+
+    Args:
+        layer: whose weight, O×I, and bias it has; in fp32.
+    """
+
+    weight: Tensor
+    scales: Tensor
+    sums: Tensor
+    bias: Tensor
+    zeros: Tensor
+    #: The weight as oneDNN reads it.
+    packed: Tensor | None = None
+    #: The weight as the kernel for few rows reads it: O/16 × I/4 × 16 × 4.
+    blocks: Tensor | None = None
 
     def __init__(self, layer: nn.Linear):
         super().__init__()
         weight = layer.weight.detach()
-        scales = (weight.abs().amax(1) / LARGEST).clamp(min=torch.finfo(weight.dtype).tiny)
-        zeros = torch.zeros_like(scales, dtype=torch.int64)
-        with _packing():
-            rows = torch.quantize_per_channel(weight, scales.double(), zeros, 0, torch.qint8)
-            self.packed = torch.ops.quantized.linear_prepack(rows, layer.bias)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """The state with arrays: torch cannot share quantized tensors between processes."""
-        with _packing():
-            rows, bias = torch.ops.quantized.linear_unpack(self.packed)
-            arrays = [rows.int_repr().numpy(), rows.q_per_channel_scales().numpy()]
-        arrays += [] if bias is None else [bias.detach().numpy()]
-        return {**self.__dict__, "packed": arrays}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        values, scales, *bias = map(torch.tensor, state.pop("packed"))
-        super().__setstate__(state)
-        zeros = torch.zeros_like(scales, dtype=torch.int64)
-        with _packing():
-            rows = torch._make_per_channel_quantized_tensor(values, scales, zeros, 0)
-            self.packed = torch.ops.quantized.linear_prepack(rows, bias[0] if bias else None)
+        self.largest = (
+            WITHOUT_VNNI if is_exact(WITHOUT_VNNI) and not is_exact(LARGEST) else LARGEST
+        )
+        scales = (weight.abs().amax(1) / self.largest).clamp(min=torch.finfo(weight.dtype).tiny)
+        rounded = (weight / scales[:, None]).round()
+        bias = weight.new_zeros(len(weight)) if layer.bias is None else layer.bias.detach()
+        self.register_buffer("weight", rounded.to(torch.int8))
+        self.register_buffer("scales", scales)
+        self.register_buffer("sums", rounded.sum(1) * scales)
+        self.register_buffer("bias", bias)
+        # Of the weight; oneDNN asks for them.
+        self.register_buffer("zeros", torch.zeros(len(weight), dtype=torch.int32))
 
     def forward(self, x: Tensor) -> Tensor:
-        return of_some_rows(x, self._product)
+        """The product in fp32: B×T×I -> B×T×O, or N×I -> N×O.
 
-    def _product(self, x: Tensor) -> Tensor:
-        product: Tensor = torch.ops.quantized.linear_dynamic(x, self.packed, reduce_range=False)
-        return product
+        Raises:
+            ConfigurationError: in a backward pass.
+        """
+        if torch.is_grad_enabled() and x.requires_grad:
+            return _ForInference.apply(x, self)
+        return self.product(x)
+
+    def product(self, x: Tensor) -> Tensor:
+        """What `forward` returns, without a gradient."""
+        rows = x.detach().flatten(0, -2).float().contiguous()
+        kernels = native.serving(rows)
+        if kernels is None:
+            q, ranges = _quantize(rows)
+            out = _scale(self._integers(q), ranges, self.sums, self.bias)
+        elif self._has_few(rows) and hasattr(kernels, "few_rows"):
+            out = self._few(rows)
+        else:
+            q, ranges = _quantize_in_c(rows)
+            out = _scale_in_c(self._integers(q), ranges, self.sums, self.bias)
+        return out.view(*x.shape[:-1], -1)
+
+    def _has_few(self, rows: Tensor) -> bool:
+        return len(rows) <= FEW_ROWS and rows.size(1) % FOUR == 0 and self.largest == LARGEST
+
+    def _few(self, x: Tensor) -> Tensor:
+        kernels = native.kernels()
+        assert kernels is not None
+        width = len(self.bias)
+        if self.blocks is None:
+            whole = F.pad(self.weight, (0, 0, 0, -width % CHANNELS))
+            blocks = whole.view(-1, CHANNELS, x.size(1) // FOUR, FOUR)
+            self.blocks = blocks.transpose(1, 2).contiguous()
+        q, ranges = _quantize_in_c(x)
+        out = x.new_empty(len(x), width)
+        kernels.few_rows(
+            native.pointer(out, len(x), width),
+            q.data_ptr(),
+            native.pointer(ranges, 2, len(x)),
+            self.blocks.data_ptr(),
+            *(native.pointer(each, width) for each in (self.scales, self.sums, self.bias)),
+            len(x),
+            x.size(1) // FOUR,
+            width,
+        )
+        return out
+
+    def _integers(self, q: Tensor) -> Tensor:
+        """Q weightᵀ, times the scales of the weight."""
+        if not is_exact(self.largest):
+            return (q.double() @ self.weight.double().t()).float() * self.scales
+        if self.packed is None:
+            self.packed = torch.ops.onednn.qlinear_prepack(self.weight, None)
+        added = rows_to_add(len(q))
+        whole = F.pad(q, (0, 0, 0, added)) if added else q
+        return _onednn(whole, self.packed, self.scales, self.zeros)[: len(q)]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in MADE}
+
+    def _apply(self, fn: Any, *args: Any, **kwargs: Any) -> "QuantizedLinear":
+        moved = fn(torch.zeros(1))
+        if moved.dtype != torch.float32 or not moved.is_cpu:
+            raise ConfigurationError(
+                f"layers in int8 compute in fp32 on CPUs, but the model is moved to {moved.dtype} "
+                f"on {moved.device}: move the model that was given to optimize."
+            )
+        return super()._apply(fn, *args, **kwargs)
 
 
-@contextmanager
-def _packing() -> Iterator[None]:
-    """Where processors have instructions for 8 bits, pack weights for oneDNN, which uses them.
+class _ForInference(torch.autograd.Function):
+    """The product of an input that needs a gradient, which there is none of."""
 
-    Without the announcement of torch that torchao will replace quantized tensors.
-    """
-    engine = torch.backends.quantized.engine
-    with_vnni = getattr(torch.cpu, "_is_vnni_supported", bool)()
-    if with_vnni and "onednn" in torch.backends.quantized.supported_engines:
-        torch.backends.quantized.engine = "onednn"
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        torch.backends.quantized.engine = engine
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, layer: QuantizedLinear) -> Tensor:
+        return layer.product(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        raise ConfigurationError(
+            "layers in int8 have no gradients: train the model that was given to optimize."
+        )
+
+
+def _quantize(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows of x, N×I, in 8 bits; step and low of each row, 2×N."""
+    low, high = torch.aminmax(x, dim=1)
+    step = (high - low) / 255
+    inverse = torch.where(step > 0, 1 / step, 0)
+    q = (x - low[:, None]).mul_(inverse[:, None]).round_()
+    return q.to(torch.uint8), torch.stack((step, low))
+
+
+def _quantize_in_c(x: Tensor) -> tuple[Tensor, Tensor]:
+    kernels = native.kernels()
+    assert kernels is not None
+    count, width = x.shape
+    q = torch.empty(count, width, dtype=torch.uint8)
+    ranges = x.new_empty(2, count)
+    of_ranges = native.pointer(ranges, 2, count)
+    kernels.quantize_rows(q.data_ptr(), of_ranges, native.pointer(x, count, width), count, width)
+    return q, ranges
+
+
+def _scale(out: Tensor, ranges: Tensor, sums: Tensor, bias: Tensor) -> Tensor:
+    """Step · out + low · sums + bias, N×O, in the memory of out."""
+    step, low = ranges[..., None]
+    return out.mul_(step).add_(torch.addcmul(bias, low, sums))
+
+
+def _scale_in_c(out: Tensor, ranges: Tensor, sums: Tensor, bias: Tensor) -> Tensor:
+    kernels = native.kernels()
+    assert kernels is not None
+    count, width = out.shape
+    kernels.scale_rows(
+        native.pointer(out, count, width),
+        native.pointer(ranges, 2, count),
+        native.pointer(sums, width),
+        native.pointer(bias, width),
+        count,
+        width,
+    )
+    return out
+
+
+def _onednn(q: Tensor, packed: Tensor, scales: Tensor, zeros: Tensor) -> Tensor:
+    """The product of numbers from 0 to 255 with a weight that oneDNN has packed."""
+    of_q = (1.0, 0)
+    of_out = (1.0, 0, torch.float32)
+    multiply = torch.ops.onednn.qlinear_pointwise.default
+    product: Tensor = multiply(q, *of_q, packed, scales, zeros, None, *of_out, *NO_ACTIVATION)
+    return product
+
+
+@functools.cache
+def is_exact(largest: int) -> bool:
+    """Whether oneDNN is here, and exact for weights up to this one."""
+    if not torch.backends.mkldnn.is_available():
+        return False
+    if not hasattr(torch.ops.onednn, "qlinear_pointwise"):
+        return False
+    q = torch.full((16, 64), 255, dtype=torch.uint8)
+    weight = torch.full((16, 64), largest, dtype=torch.int8)
+    packed = torch.ops.onednn.qlinear_prepack(weight, None)
+    product = _onednn(q, packed, torch.ones(16), torch.zeros(16, dtype=torch.int32))
+    return bool((product == 255 * largest * 64).all())

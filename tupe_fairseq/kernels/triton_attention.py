@@ -81,7 +81,8 @@ def attention(
     if dropout >= 1:
         return v * 0.0
     device = q.device.type
-    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+    # torch.compile of torch 2.6 cannot trace `is_autocast_available`.
+    if device != "meta" and torch.is_autocast_enabled(device):
         q, k, v = (x.to(torch.get_autocast_dtype(device)) for x in (q, k, v))
     q, k, v = (_rowwise(x) for x in (q, k, v))
     if bias is not None and bias.stride(-1) != 1:

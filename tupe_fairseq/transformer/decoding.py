@@ -58,14 +58,13 @@ class DecoderCache:
         self.length += count
         return self.encoding.embed(x, tokens, start=start)[:, -count:]
 
-    def step(self, x: Tensor, backend: str | None = None) -> list[Prepared]:
+    def step(self, x: Tensor) -> list[Prepared]:
         """What each layer shares with others for the last token of each hypothesis.
 
         Args:
             x: input of the first layer, B×1×C, from what `embed` returned.
-            backend: used for this token in place of that of the layers.
         """
-        name = backend or self.model_layers.config.attention_backend
+        name = self.model_layers.config.attention_backend
         position = self.length - 1
         if self.length > self.ready:
             longer = max(READY, 2 * self.ready, self.length)

@@ -118,7 +118,7 @@ class TransformerStack(nn.Module):
         # The first tokens are one part.
         width = 1 if cache.length else x.size(1)
         tokens = wanted.tokens
-        parts = self.add_types(x, wanted.types).split(width, 1)
+        parts = x.split(width, 1)
         ids = [None] * len(parts) if tokens is None else tokens.split(width, 1)
         outputs = [self._extend(*part, cache, wanted) for part in zip(parts, ids, strict=True)]
         if len(outputs) == 1:
@@ -134,11 +134,9 @@ class TransformerStack(nn.Module):
         layout = Layout(*x.shape[:2])
         x = self.normalise_and_drop(cache.embed(x, tokens))
         if x.size(1) == 1:
-            prepared = cache.step(x, wanted.backend)
+            prepared = cache.step(x)
         else:
-            positions = self.embed_positions
-            backend = wanted.backend
-            prepared = self.layers.prepare(positions, x, layout, backend=backend)
+            prepared = self.layers.prepare(self.embed_positions, x, layout)
         return self.run(Batch(x, layout, prepared), wanted, cache)
 
     def run(self, batch: Batch, wanted: Pass, cache: DecoderCache | None = None) -> Encoded:

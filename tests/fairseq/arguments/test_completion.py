@@ -35,7 +35,8 @@ GIVEN = {
 @SPECIFICATIONS
 def test_the_command_line_and_hydra_are_completed_alike(spec):
     """In a copy; what is complete stays as it is."""
-    flat, tree = Namespace(**GIVEN), OmegaConf.create({**GIVEN, "activation_fn": None})
+    flat = Namespace(**GIVEN)
+    tree = OmegaConf.create({**GIVEN, "activation_fn": None})
     before = copy.deepcopy((flat, tree))
     complete = completed(spec, flat, TrainingSettings.read(flat), Task())
     assert vars(completed(spec, tree, TrainingSettings.read(tree), Task())) == vars(complete)
@@ -43,8 +44,11 @@ def test_the_command_line_and_hydra_are_completed_alike(spec):
     assert GIVEN.items() <= vars(complete).items()
     # Where position 0 holds no [CLS], it is not untied.
     assert position_options(complete) == {
-        **{"num_buckets": 16, "max_distance": 128, "tie_cls": spec is not ROBERTA},
-        **{"toeplitz_far": None, "toeplitz_slope": 1.0},
+        "num_buckets": 16,
+        "max_distance": 128,
+        "tie_cls": spec is not ROBERTA,
+        "toeplitz_far": None,
+        "toeplitz_slope": 1.0,
         "trained_positions": getattr(complete, spec.lengths[0]),
     }
     for args in (flat, tree):

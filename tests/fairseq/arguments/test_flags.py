@@ -48,7 +48,8 @@ def rows(heading: str, arch: str) -> list[list[str]]:
 @SPECIFICATIONS
 def test_options_of_every_encoding_arrive(spec):
     """From flags and from hydra."""
-    tiny, names = f"{spec.name}_tiny", [each.name for each in model_options()]
+    tiny = f"{spec.name}_tiny"
+    names = [each.name for each in model_options()]
     flags = [f"--{name.replace('_', '-')}={VALUES[name]}" for name in names]
     tree = OmegaConf.create({"_name": tiny, **{name: VALUES[name] for name in names}})
     for args in (parsed(spec.name, "--arch", tiny, *flags), tree):

@@ -31,7 +31,8 @@ def test_newest_intact_checkpoint(folder):
 
 
 def test_damage_of_any_kind_raises_nothing(folder):
-    path, rng = folder / "checkpoint_1_0.pt", random.Random(3)
+    path = folder / "checkpoint_1_0.pt"
+    rng = random.Random(3)
     raw = path.read_bytes()
     for length in range(0, len(raw), 29):
         path.write_bytes(raw[:length])

@@ -99,7 +99,8 @@ def test_a_file_that_cannot_be_read_is_not_called_damaged(tmp_path, monkeypatch)
 
 def test_other_ways_in(tmp_path):
     """Scripts that read a checkpoint, and a pickle in place of a safetensors file."""
-    checkpoint, trace = release.write(tmp_path / "release"), tmp_path / "it-ran"
+    checkpoint = release.write(tmp_path / "release")
+    trace = tmp_path / "it-ran"
     state = torch.load(checkpoint, weights_only=True)
     torch.save(state | {"more": Calls(os.system, f"touch {trace}")}, checkpoint)
     data = tmp_path / "RTE-bin"

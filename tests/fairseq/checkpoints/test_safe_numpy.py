@@ -37,7 +37,8 @@ def saved(value, path, old_numpy=False):
 @pytest.mark.parametrize("name", NUMBERS)
 def test_numbers_are_read_exactly(tmp_path, name, old_numpy):
     """Also after they were read and saved again."""
-    value, path = NUMBERS[name], tmp_path / "model.pt"
+    value = NUMBERS[name]
+    path = tmp_path / "model.pt"
     found = read_checkpoint(saved(value, path, old_numpy))["value"]
     again = read_checkpoint(saved(found, path))["value"]
     for each in (found, again):
@@ -107,7 +108,8 @@ for path in sys.argv[1:]:
 
 def test_forged_arrays_are_refused(tmp_path):
     """In a process of its own, which would crash at an array that was read."""
-    program, paths = tmp_path / "program.py", []
+    program = tmp_path / "program.py"
+    paths = []
     program.write_text(LOOK)
     for name, value in forgeries().items():
         paths.append(tmp_path / f"{name}.pt".replace(" ", "-"))

@@ -12,7 +12,9 @@ from tests.attention import cases
 from tupe_fairseq.position import POSITION_ENCODINGS
 
 DICTIONARY = toy_data.dictionary(f"w{i}" for i in range(30))
-BOS, PAD, EOS = DICTIONARY.bos(), DICTIONARY.pad(), DICTIONARY.eos()
+BOS = DICTIONARY.bos()
+PAD = DICTIONARY.pad()
+EOS = DICTIONARY.eos()
 
 #: Clips and buckets small enough that short sentences reach beyond them.
 OPTIONS = {

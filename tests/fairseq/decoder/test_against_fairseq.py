@@ -47,13 +47,17 @@ def test_translation(encoding, settings):
     if "decoder_embed_dim" in settings:
         settings = {**settings, "decoder_input_dim": 20, "decoder_output_dim": 20}
     ours, theirs = pair("tupe_transformer", encoding, settings)
-    source, words = sentences(3, 8), targets(3, 7)
-    source[1, :3], words[2, 5:] = PAD, PAD
-    found, expected = ours(source, None, words), theirs(source, None, words)
+    source = sentences(3, 8)
+    words = targets(3, 7)
+    source[1, :3] = PAD
+    words[2, 5:] = PAD
+    found = ours(source, None, words)
+    expected = theirs(source, None, words)
     kept = words != PAD
     assert_close(found[0][kept], expected[0][kept])
     assert_close(found[1]["attn"][0][kept], expected[1]["attn"][0][kept])
-    of_ours, of_theirs = gradients(ours, found[0][kept]), gradients(theirs, expected[0][kept])
+    of_ours = gradients(ours, found[0][kept])
+    of_theirs = gradients(theirs, expected[0][kept])
     assert_gradients_close(of_ours, of_theirs, torch.float32)
 
 
@@ -63,7 +67,8 @@ def test_translation(encoding, settings):
 def test_alignments(layer, heads):
     """The attention to the source that is asked for, of that layer and its first heads."""
     ours, theirs = pair("tupe_transformer", "learned", {})
-    source, words = sentences(3, 8), targets(3, 7)
+    source = sentences(3, 8)
+    words = targets(3, 7)
     for parameter in (p for m in (ours, theirs) for n, p in m.named_parameters() if "q_proj" in n):
         parameter.mul_(20)
     found, expected = (
@@ -85,7 +90,8 @@ def test_language_model(encoding):
     ours = stock("tupe_transformer_lm", position_encoding=encoding, **settings).eval()
     ours.load_state_dict(theirs.state_dict(), strict=True)
     words = targets(3, 9)
-    found, expected = ours(words)[0], theirs(words)[0]
+    found = ours(words)[0]
+    expected = theirs(words)[0]
     assert_close(found, expected)
     assert_gradients_close(gradients(ours, found), gradients(theirs, expected), torch.float32)
 

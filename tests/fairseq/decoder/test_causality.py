@@ -36,8 +36,11 @@ def test_a_backend_that_cannot_decode_is_refused():
 
 def test_full_context_is_given_where_it_is_asked_for():
     """For the alignment models of Garg et al. 2019; padding at the end changes nothing."""
-    model, source, words = build("learned"), sentences(2, 6), targets(2, 9)
-    changed, encoded = words.clone(), model.encoder(source)
+    model = build("learned")
+    source = sentences(2, 6)
+    words = targets(2, 9)
+    changed = words.clone()
+    encoded = model.encoder(source)
     changed[:, 8] = 5
     padded = torch.cat((words, words.new_full((2, 3), PAD)), 1)
     found, other, alone = (

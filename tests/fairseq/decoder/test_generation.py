@@ -50,7 +50,8 @@ def word_by_word(model, words, encoded=None, first=0, state=None):
 )
 def test_equals_the_full_forward(arch, variant):
     """Over more words than are made ready at first."""
-    model, words = build(variant, arch), targets(2, READY + 6)
+    model = build(variant, arch)
+    words = targets(2, READY + 6)
     source = sentences(2, 6) if arch == "tupe_transformer" else None
     encoded = read(model, source)
     found, _ = word_by_word(model, words, encoded)
@@ -61,7 +62,9 @@ def test_equals_the_full_forward(arch, variant):
 @every_variant
 def test_caches_follow_the_beams(variant):
     """Hypotheses change places, one is dropped and one doubled, also between sentences."""
-    model, words, source = build(variant), targets(3, 8), sentences(3, 6)
+    model = build(variant)
+    words = targets(3, 8)
+    source = sentences(3, 6)
     source[1, :3] = PAD
     encoded = read(model, source)
     _, state = word_by_word(model, words[:, :5], encoded)
@@ -78,7 +81,8 @@ def test_caches_follow_the_beams(variant):
 @every_kind
 def test_positional_terms_are_not_made_at_each_step(variant, monkeypatch):
     """Once for the first words, once when they are used up."""
-    model, calls = build(variant), Counter()
+    model = build(variant)
+    calls = Counter()
     for module in model.decoder.modules():
         for name in ("attention_bias", "relative", "path"):
             if inspect.ismethod(method := getattr(module, name, None)):
@@ -98,7 +102,8 @@ def count(calls, key, method, *args, **how):
 @every_kind
 def test_beam_search_finds_what_full_forwards_score(variant):
     """Its scores are those of the hypotheses, read at once."""
-    model, source = build(variant), sentences(3, 6)
+    model = build(variant)
+    source = sentences(3, 6)
     source[0, :2] = PAD
     generator = SequenceGenerator([model], DICTIONARY, beam_size=3, max_len_a=0, max_len_b=9)
     found = generator.generate([model], {"net_input": {"src_tokens": source}})
@@ -131,7 +136,9 @@ def test_beam_search_equals_stock_fairseq():
 @torch.no_grad()
 def test_beams_share_their_source():
     """Keys and values of a sentence are kept once, and outputs stay the same."""
-    model, words, source = build("tupe_r"), targets(6, 4), sentences(2, 6)
+    model = build("tupe_r")
+    words = targets(6, 4)
+    source = sentences(2, 6)
     model.set_beam_size(3)
     encoded = model.encoder.reorder_encoder_out(
         read(model, source), torch.arange(2).repeat_interleave(3)
@@ -155,7 +162,9 @@ def test_beams_share_their_source():
 @torch.no_grad()
 def test_hypotheses_of_different_sources_are_kept_apart_after_a_beam_search():
     """A beam size that was set for another search does not make them share one."""
-    model, words, source = build("learned"), targets(4, 4), sentences(4, 6)
+    model = build("learned")
+    words = targets(4, 4)
+    source = sentences(4, 6)
     model.set_beam_size(2)
     found, _ = word_by_word(model, words, read(model, source))
     assert_close(found, model(source, None, words)[0])
@@ -164,11 +173,14 @@ def test_hypotheses_of_different_sources_are_kept_apart_after_a_beam_search():
 @torch.no_grad()
 def test_rows_that_end_alone_after_a_beam_search():
     """Equal sources beside each other share one, until single rows of them have ended."""
-    model, words = build("rope"), targets(4, 4)
+    model = build("rope")
+    words = targets(4, 4)
     source = sentences(2, 6).repeat_interleave(2, 0)
     model.set_beam_size(2)
     for order in ([1, 3], [0, 2, 3], [2], [0, 1, 2, 3]):
-        encoded, state, rows = model.encoder(source), {}, torch.tensor(order)
+        encoded = model.encoder(source)
+        state = {}
+        rows = torch.tensor(order)
         for i in range(1, 4):
             model.decoder(words[:, :i], encoded, incremental_state=state)
         model.decoder.reorder_incremental_state_scripting(state, rows)
@@ -187,7 +199,8 @@ def test_more_words_than_positions_are_refused():
 
 
 def test_prefixes_are_followed():
-    model, source = build("t5"), sentences(2, 6)
+    model = build("t5")
+    source = sentences(2, 6)
     generator = SequenceGenerator([model], DICTIONARY, beam_size=2, max_len_a=0, max_len_b=9)
     prefix = torch.tensor([[7, 8, 9], [10, 11, PAD]])
     found = generator.generate(

@@ -62,7 +62,8 @@ def test_every_parameter_learns(variant, arch):
 
     Over few distances, all hidden units of FIRE may be linear: their biases then have no effect.
     """
-    model, words = build(variant, arch), torch.randint(4, 34, (2, 60))
+    model = build(variant, arch)
+    words = torch.randint(4, 34, (2, 60))
     source = (torch.randint(4, 34, (2, 9)), None) if arch == "tupe_transformer" else ()
     model(*source, words)[0].square().sum().backward()
     assert not [key for key, p in model.named_parameters() if p.grad is None or not p.grad.any()]

@@ -24,7 +24,9 @@ def padded(words, left):
 @pytest.mark.parametrize("left", [True, False], ids=["left", "right"])
 @every_variant
 def test_of_source_and_target(variant, left):
-    model, source, words = build(variant), sentences(3, 6), targets(3, 5)
+    model = build(variant)
+    source = sentences(3, 6)
+    words = targets(3, 5)
     batch = padded(source, left)
     batch[2] = sentences(1, 10, seed=5)
     found, _ = model(batch, None, padded(words, left))
@@ -37,7 +39,8 @@ def test_of_source_and_target(variant, left):
 @torch.no_grad()
 def test_nothing_before_a_token_depends_on_it(kind, variant):
     """Padding on its left included, which a shifted loss would read."""
-    model, words = build(variant, kind), padded(targets(2, 5), left=True)
+    model = build(variant, kind)
+    words = padded(targets(2, 5), left=True)
     other = words.clone()
     other[:, -1] = targets(1, 5, seed=3)[0, -1]
     inputs = (sentences(2, 6), None) if kind == "tupe_transformer" else ()
@@ -48,7 +51,9 @@ def test_nothing_before_a_token_depends_on_it(kind, variant):
 
 @pytest.mark.parametrize("left", [True, False], ids=["left", "right"])
 def test_hidden_states_and_attention_stay_in_their_places(left):
-    model, source, words = build("tupe_r"), sentences(2, 6), targets(2, 5)
+    model = build("tupe_r")
+    source = sentences(2, 6)
+    words = targets(2, 5)
     batch = padded(source, left)
     encoded = model.encoder(batch, return_all_hiddens=True)
     alone = model.encoder(source, return_all_hiddens=True)
@@ -65,11 +70,17 @@ def test_equals_stock_fairseq_on_a_batch_of_both():
     theirs = stock("transformer", encoder_learned_pos=True, decoder_learned_pos=True).eval()
     ours = stock("tupe_transformer", position_encoding="learned").eval()
     ours.load_state_dict(theirs.state_dict())
-    source, words = sentences(3, 8), targets(3, 7)
-    source[0, :3], source[1, 5:], words[1, :2], words[2, 5:] = PAD, PAD, PAD, PAD
+    source = sentences(3, 8)
+    words = targets(3, 7)
+    source[0, :3] = PAD
+    source[1, 5:] = PAD
+    words[1, :2] = PAD
+    words[2, 5:] = PAD
     # Between words: as in fairseq, a position is the index among the words.
-    source[2, 3:5], words[0, 4] = PAD, PAD
-    found, expected = ours(source, None, words)[0], theirs(source, None, words)[0]
+    source[2, 3:5] = PAD
+    words[0, 4] = PAD
+    found = ours(source, None, words)[0]
+    expected = theirs(source, None, words)[0]
     assert_close(found[words != PAD], expected[words != PAD])
 
 
@@ -83,11 +94,14 @@ def test_a_source_longer_than_the_positions_is_refused():
 @every_variant
 def test_in_half_precision(variant):
     """At once and word by word, finite and near what fp32 gives."""
-    model, source, words = build(variant), sentences(2, 6), targets(2, 8)
+    model = build(variant)
+    source = sentences(2, 6)
+    words = targets(2, 8)
     expected, _ = model(source, None, words, features_only=True)
     model = model.bfloat16()
     found, _ = model(source, None, words, features_only=True)
-    encoded, state = model.encoder(source), {}
+    encoded = model.encoder(source)
+    state = {}
     for i in range(8):
         step = words[:, : i + 1]
         last, _ = model.decoder(step, encoded, incremental_state=state, features_only=True)
@@ -98,7 +112,8 @@ def test_in_half_precision(variant):
 
 @pytest.mark.parametrize("left", [True, False], ids=["left", "right"])
 def test_given_embeddings_take_the_place_of_words(left):
-    model, source = build("t5"), padded(sentences(2, 6), left)
+    model = build("t5")
+    source = padded(sentences(2, 6), left)
     given = model.encoder.embed_tokens(source)
     (found,) = model.encoder(source, token_embeddings=given)["encoder_out"]
     assert torch.equal(found, model.encoder(source)["encoder_out"][0])

@@ -19,7 +19,9 @@ from tupe_fairseq.position import build_position_encoding
 from tupe_fairseq.transformer.config import StackConfig
 from tupe_fairseq.transformer.stack import TransformerStack
 
-LENGTH, WIDTH, BATCH = 9, 16, 4
+LENGTH = 9
+WIDTH = 16
+BATCH = 4
 
 
 def build(name: str, checkpointed: bool) -> TransformerStack:
@@ -50,7 +52,8 @@ def main(rank: int, ranks: int, store: str, names: list[str]) -> None:
     mesh = init_device_mesh("cpu", (ranks,))
     for name in names:
         for checkpointed in (False, True):
-            whole, sharded = build(name, False), build(name, checkpointed)
+            whole = build(name, False)
+            sharded = build(name, checkpointed)
             for layer in sharded.layers:
                 fully_shard(layer, mesh=mesh)
             fully_shard(sharded, mesh=mesh)

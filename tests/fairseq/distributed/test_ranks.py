@@ -74,7 +74,8 @@ def test_two_ranks_are_one_with_twice_the_update_freq(toy_masked_lm_data, tmp_pa
     """
 
     def run(ranks, name, updates):
-        log, limit = tmp_path / f"{name}.log", ("--max-update", updates)
+        log = tmp_path / f"{name}.log"
+        limit = ("--max-update", updates)
         flags = flags_of(toy_masked_lm_data, tmp_path / name, *limit, "--log-file", log)
         if name == "one":
             train(*flags, "--update-freq", 2)

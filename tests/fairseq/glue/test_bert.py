@@ -29,7 +29,8 @@ PAIRS = [
 
 def glue(folder: Path) -> Path:
     """RTE of these pairs."""
-    header, labels = "index|sentence1|sentence2|label", ("entailment", "not_entailment")
+    header = "index|sentence1|sentence2|label"
+    labels = ("entailment", "not_entailment")
     rows = [f"{i}|{a}|{b}|{labels[i % 3 % 2]}" for i, (a, b) in enumerate(PAIRS)]
     text = "\n".join([header, *rows, ""])
     return write(folder, {f"RTE/{name}.tsv": text for name in ("train", "dev")})
@@ -76,7 +77,8 @@ def test_hub_reads_and_predicts_as_the_training_validates(trained):
     split = Split("valid", (), len(PAIRS), "RTE.tsv")
     words = predict.predict(roberta, trained / "RTE-bin", split, 7)
     for example in roberta.task.dataset("valid"):
-        pair, tokens = PAIRS[example["id"]], roberta.encode(*PAIRS[example["id"]])
+        pair = PAIRS[example["id"]]
+        tokens = roberta.encode(*PAIRS[example["id"]])
         assert tokens.tolist() == example["net_input.src_tokens"].tolist(), pair
         assert tokens.eq(2).sum() == 2, "one </s> after each sentence"
         with torch.no_grad():

@@ -65,12 +65,14 @@ def logged(criterion, groups: list[list[dict]]) -> dict[str, float]:
 @pytest.mark.parametrize("order", [["0", "1"], ["1", "0"]])
 def test_binary_labels_against_sklearn(order):
     generator = torch.Generator().manual_seed(1)
-    logits, targets = torch.randn(103, 2, generator=generator), torch.arange(103) % 3 // 2
+    logits = torch.randn(103, 2, generator=generator)
+    targets = torch.arange(103) % 3 // 2
     criterion = criterion_of(order)
     batches = outputs(criterion, logits, targets, [32, 32, 32, 7])
     found = logged(criterion, [[batch] for batch in batches])
     words = np.array([int(word) for word in order])
-    predicted, true = words[logits.argmax(1).numpy()], words[targets.numpy()]
+    predicted = words[logits.argmax(1).numpy()]
+    true = words[targets.numpy()]
     expected = {
         "accuracy": accuracy_score(true, predicted),
         "f1": f1_score(true, predicted),
@@ -91,7 +93,8 @@ def test_regression_against_scipy():
     batches = outputs(criterion, logits, targets, [32, 32, 32, 7])
     found = logged(criterion, [[batch] for batch in batches])
     assert "accuracy" not in found
-    predicted, true = logits[:, 0].double().numpy(), targets.double().numpy()
+    predicted = logits[:, 0].double().numpy()
+    true = targets.double().numpy()
     assert found["pearson"] == pytest.approx(100 * pearsonr(predicted, true)[0], abs=1e-4)
     assert found["spearman"] == pytest.approx(100 * spearmanr(predicted, true)[0], abs=1e-4)
     assert found["loss"] == pytest.approx(np.mean((predicted - true) ** 2), abs=1e-4)

@@ -58,7 +58,8 @@ def loaded(data: Path, split: str, task_name: str, positions: int = 64):
 
 @pytest.mark.parametrize("name", TASKS)
 def test_fairseq_reads_what_is_made(name, download, bpe, tmp_path):
-    task, data = TASKS[name], made(download, name, bpe, tmp_path)
+    task = TASKS[name]
+    data = made(download, name, bpe, tmp_path)
     pieces = Tokenizer(bpe)
     for split in task.splits:
         found, rows = loaded(data, split.name, name)
@@ -197,7 +198,8 @@ def test_gpt2_bpe(cased, download, tmp_path):
     data = made(download, "WNLI", bpe, tmp_path / "out")
     assert json.loads((data / "task.json").read_text())["lowercase"] is not cased
     _, rows = loaded(data, "train", "WNLI")
-    tokenizer, (tokens, _) = Tokenizer(bpe), rows[0]
+    tokenizer = Tokenizer(bpe)
+    tokens, _ = rows[0]
     second = tokens[tokens.tolist().index(2) + 2 : -1]
     assert tokenizer.bpe.decode(tokenizer.dictionary.string(second)) == (
         "It had a hole." if cased else "it had a hole."

@@ -90,7 +90,8 @@ def test_archive_that_cannot_be_read(tmp_path):
     whole = path.read_bytes()
     assert check(path)[0] == []
     # The flags follow 6 bytes after the beginning of a local header and 8 after a central one.
-    local, central = 6, whole.rindex(b"PK\1\2") + 8
+    local = 6
+    central = whole.rindex(b"PK\1\2") + 8
     encrypted = bytearray(whole)
     encrypted[local] |= 1
     encrypted[central] |= 1

@@ -40,7 +40,8 @@ def pairs(count: int, header: str, labels: list[str] | None, length: int = 6) ->
 @pytest.fixture(scope="module")
 def glue(tmp_path_factory) -> Path:
     """WNLI with as many examples as the official one has, MNLI and STS-B as samples."""
-    labelled, unlabelled = "index|sentence1|sentence2|label", "index|sentence1|sentence2"
+    labelled = "index|sentence1|sentence2|label"
+    unlabelled = "index|sentence1|sentence2"
     texts = OFFICIAL | {
         "WNLI/train.tsv": pairs(635, labelled, ["0", "1"]),
         "WNLI/dev.tsv": pairs(71, labelled, ["1", "0"]),
@@ -59,7 +60,8 @@ def bpe(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def text(bpe, tmp_path_factory) -> Path:
     """Text of that tokenizer, binarised."""
-    folder, tokenizer = tmp_path_factory.mktemp("text"), Tokenizer(bpe)
+    folder = tmp_path_factory.mktemp("text")
+    tokenizer = Tokenizer(bpe)
     lines = [tokenizer.bpe.encode(sentence(i, 12).lower()) for i in range(80)]
     for split in ("train", "valid"):
         toy_data.write_split(folder, split, lines, tokenizer.dictionary)

@@ -66,7 +66,8 @@ WAYS = {
     [(TupeRobertaModel, "dict.txt"), (TupeTransformerLM, "input0/dict.txt")],
 )
 def test_settings_are_not_evaluated(whole, tmp_path, way, dictionary, model):
-    trace, (directory, state) = tmp_path / "it-ran", whole
+    trace = tmp_path / "it-ran"
+    directory, state = whole
     (tmp_path / "input0").mkdir()
     shutil.copy(directory / "dict.txt", tmp_path / dictionary)
     code = f"__import__('os').system('touch {trace}')"
@@ -78,7 +79,8 @@ def test_settings_are_not_evaluated(whole, tmp_path, way, dictionary, model):
 
 def test_settings_of_our_own_models_are_not_evaluated(whole, tmp_path):
     """fairseq's Transformers evaluate --adaptive-softmax-cutoff."""
-    trace, (directory, state) = tmp_path / "it-ran", whole
+    trace = tmp_path / "it-ran"
+    directory, state = whole
     code = f"__import__('os').system('touch {trace}')"
     for name, model in (
         ("tupe_transformer", TupeTransformerModel),

@@ -128,9 +128,21 @@ def test_a_tokenizer_without_special_tokens_is_refused(tmp_path):
 
 #: Tokens in the order of their ids, and whether they begin a word.
 TOKENS = {
-    **{"[PAD]": True, "[CLS]": True, "[SEP]": True, "[UNK]": True, "[MASK]": True},
-    **{"▁": True, "▁the": True, "at": False, "s": False, "▁s": True, "7": False},
-    **{"[": False, "the▁": False, "(": False, "-": False},
+    "[PAD]": True,
+    "[CLS]": True,
+    "[SEP]": True,
+    "[UNK]": True,
+    "[MASK]": True,
+    "▁": True,
+    "▁the": True,
+    "at": False,
+    "s": False,
+    "▁s": True,
+    "7": False,
+    "[": False,
+    "the▁": False,
+    "(": False,
+    "-": False,
 }
 
 

@@ -41,7 +41,9 @@ def test_message(model, arguments, parts):
 
 
 #: Words of two tokenizers, which split them differently, and of the text.
-HERE, THERE, TEXT = "abc d", "a bcd", "ABCD"
+HERE = "abc d"
+THERE = "a bcd"
+TEXT = "ABCD"
 
 
 @pytest.fixture

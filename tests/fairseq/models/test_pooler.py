@@ -4,7 +4,8 @@ import torch
 
 from tests.convert.samples import masked_lm, perturbed
 
-HEAD, POOLER = "classification_heads.sentence_classification_head", "classification_heads.pooler"
+HEAD = "classification_heads.sentence_classification_head"
+POOLER = "classification_heads.pooler"
 
 
 def converted(width: int = 32) -> dict[str, torch.Tensor]:

@@ -13,7 +13,8 @@ from tests.tolerances import assert_close
 @torch.no_grad()
 def test_words_are_scaled_beside_sinusoids():
     """√C E[w] + p (Vaswani et al. 2017, section 3.4), then RoBERTa's LayerNorm."""
-    model, tokens = build(position_encoding="sinusoidal").eval(), batch()
+    model = build(position_encoding="sinusoidal").eval()
+    tokens = batch()
     encoder = model.encoder.sentence_encoder
     words = encoder.embed_tokens(tokens)
     expected = sinusoidal.embed(math.sqrt(12) * words.double(), {})

@@ -113,7 +113,8 @@ def test_bf16_of_fairseq_train(request, tmp_path, train, flag):
 def test_checkpoint_of_another_model(failed, toy_checkpoint, translator, train, flags, parts):
     trained = toy_checkpoint
     if train is train_translation:
-        trained, flags = translator, f"--position-encoding learned {flags}"
+        trained = translator
+        flags = f"--position-encoding learned {flags}"
     message = failed(train, "--restore-file", trained, *flags.split())
     assert all(part in message for part in parts), message
 
@@ -154,7 +155,8 @@ def test_a_trained_length_that_is_not_given(failed, toy_checkpoint):
 @pytest.mark.usefixtures("under_fairseq_train")
 @pytest.mark.parametrize("flag", ["--restore-file", "--finetune-from-model"])
 def test_hostile_checkpoint(toy_masked_lm_data, tmp_path, toy_checkpoint, flag):
-    trace, path = tmp_path / "it-ran", tmp_path / "hostile.pt"
+    trace = tmp_path / "it-ran"
+    path = tmp_path / "hostile.pt"
     state = torch.load(toy_checkpoint, weights_only=True)
     state["extra_state"]["more"] = Calls(os.system, f"touch {trace}")
     torch.save(state, path)
@@ -191,7 +193,8 @@ def fairseq_train(*flags: object) -> subprocess.CompletedProcess:
 def test_commands_end_in_one_line(toy_masked_lm_data, tmp_path, toy_checkpoint):
     """No traceback, exit status 1, nothing written over: for a flag, a checkpoint, and data."""
     task = ["--task", "masked_lm", "--criterion", "masked_lm", "--tokens-per-sample", 64]
-    truncated, data = tmp_path / "truncated.pt", tmp_path / "data"
+    truncated = tmp_path / "truncated.pt"
+    data = tmp_path / "data"
     truncated.write_bytes(toy_checkpoint.read_bytes()[:5000])
     shutil.copytree(toy_masked_lm_data, data)
     (data / "train.idx").write_bytes((data / "train.idx").read_bytes()[:-3])

@@ -15,7 +15,8 @@ LONG = ("--extend-positions", "hierarchical")
 @pytest.fixture(scope="module")
 def long_reviews(tmp_path_factory):
     """Sentences of 900 words, beyond what the checkpoint was trained with."""
-    folder, rng = tmp_path_factory.mktemp("long"), random.Random(0)
+    folder = tmp_path_factory.mktemp("long")
+    rng = random.Random(0)
     labels = ["0", "1"] * 4
     for split in ("train", "valid"):
         lines = [toy_data.sentence(rng, int(label), (900, 900)) for label in labels]
@@ -70,7 +71,8 @@ def test_tuning_and_resuming_beyond_the_trained_length(toy_checkpoint, long_revi
     tuned = finetune(long_reviews, tmp_path, *flags, *start, "--max-update", 1)
     resumed = finetune(long_reviews, tmp_path, *flags, *start, "--max-update", 2)
     table = "encoder.sentence_encoder.embed_positions.weight"
-    before, after = parameters(toy_checkpoint)[table], parameters(resumed)[table]
+    before = parameters(toy_checkpoint)[table]
+    after = parameters(resumed)[table]
     assert before.shape == after.shape
     assert (before != after).any(dim=1)[1:].all()
     hub = load(tuned, long_reviews / "input0")

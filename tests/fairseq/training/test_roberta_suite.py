@@ -53,7 +53,8 @@ def test_r3f_noise_reaches_the_encoder():
 
 
 def test_shared_and_untied_weights():
-    tied, untied = build(), build(untie_weights_roberta=True)
+    tied = build()
+    untied = build(untie_weights_roberta=True)
     for model, shared in ((tied, True), (untied, False)):
         words = model.encoder.sentence_encoder.embed_tokens.weight
         assert (words is model.encoder.lm_head.weight) is shared

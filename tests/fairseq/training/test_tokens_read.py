@@ -19,7 +19,8 @@ def batch(lengths):
     read[:, ::3] = True
     for row, length in enumerate(lengths):
         read[row, length - 1] = True
-        tokens[row, length:], read[row, length:] = 1, False
+        tokens[row, length:] = 1
+        read[row, length:] = False
     return tokens, read
 
 
@@ -90,7 +91,8 @@ def test_heads_of_sentences(lengths):
 
 def test_other_heads_read_all_tokens():
     """A head of one's own, and one for tokens."""
-    model, (tokens, _) = build().eval(), batch(LENGTHS["packed"])
+    model = build().eval()
+    tokens, _ = batch(LENGTHS["packed"])
     model.classification_heads["all"] = nn.Identity()
     model.register_token_head("tokens", 3)
     features, _ = model(tokens, features_only=True)
@@ -99,7 +101,8 @@ def test_other_heads_read_all_tokens():
 
 
 def test_states_are_those_of_all_tokens():
-    model, (tokens, read) = build().eval(), batch(LENGTHS["packed"])
+    model = build().eval()
+    tokens, read = batch(LENGTHS["packed"])
     logits, extra = model(tokens, masked_tokens=read, return_all_hiddens=True)
     assert [state.shape for state in extra["inner_states"]] == [(9, 3, 12)] * 4
     assert torch.equal(logits, model(tokens)[0][read])
@@ -107,7 +110,8 @@ def test_states_are_those_of_all_tokens():
 
 @pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
 def test_work_of_the_last_feed_forward_block(lengths):
-    model, (tokens, read) = build(), batch(lengths)
+    model = build()
+    tokens, read = batch(lengths)
     model.register_classification_head("sentences", 3)
     counts = []
     model.encoder.sentence_encoder.layers[-1].activation_dropout_module.register_forward_hook(

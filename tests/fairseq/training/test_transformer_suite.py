@@ -95,7 +95,8 @@ def test_translations_of_the_length_of_the_source(toy_translation_data, translat
     assert found.keys() == padded_right.keys()
     model = load(translator)
     for i, lines in found.items():
-        (source,), (told, words) = lines["S"], lines["H"]
+        (source,) = lines["S"]
+        told, words = lines["H"]
         length = len(source.split()) + 1
         assert len(words.split()) == length
         logs = logs_of([model], words, source)[:-1]

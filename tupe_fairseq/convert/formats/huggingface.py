@@ -187,8 +187,9 @@ def write_texts(folder: Path, converted: Converted, lower_case: bool | None) -> 
         ConfigurationError: `lower_case` for a tokenizer that is carried as it is.
     """
     write_files(folder, converted.files)
-    if converted.write_tokenizer is not None:
-        note = converted.write_tokenizer(folder, lower_case)
+    if converted.own_tokenizer is not None:
+        longest = converted.settings["max_position_embeddings"]
+        note = converted.own_tokenizer.write(folder, longest, lower_case)
         converted.notes += [note] if note else []
     elif lower_case is not None:
         raise ConfigurationError(

@@ -20,6 +20,7 @@ from ..check import batch, inputs, largest_difference
 from ..classes import to_transformers
 from ..conversion import Conversion, Forward, Opened, register
 from ..graphs import TRANSLATIONS, drop_shapes, quietly
+from ..integers import quantize
 from ..models import ANSWERS, Converted, task_of
 from ..opened import texts_and_labels
 from ..output import building, write_files
@@ -209,22 +210,6 @@ def export(model: WithPooling, path: Path, converted: Converted, outputs: list[s
             f"{cause}, which torch cannot export for every length: use --to huggingface, and run "
             "the model by torch."
         ) from error
-
-
-def quantize(path: Path, out: Path) -> None:
-    """Write the program with 8-bit matrices; activations are quantized when it runs."""
-    from onnxruntime import quantization
-
-    with quietly():
-        quantization.quantize_dynamic(
-            path,
-            out,
-            op_types_to_quantize=["MatMul"],
-            per_channel=True,
-            # Weights of 7 bits: with 8, products overflow on processors without VNNI.
-            reduce_range=True,
-        )
-    drop_shapes(out)
 
 
 def error_of(path: Path, model: WithPooling, converted: Converted) -> float:

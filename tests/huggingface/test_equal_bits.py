@@ -1,0 +1,60 @@
+"""In int8, the vectors of a text do not depend on its batch, its padding and its neighbours."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.huggingface.encoders import build
+from tupe_fairseq.huggingface import optimize
+
+#: A text has a first and a last token.
+LENGTHS = (20, 2, 7, 20, 13, 3, 16)
+
+
+def vectors(model, texts: list[Tensor], side: str = "right") -> list[Tensor]:
+    """The vectors of each text, in one batch."""
+    pad = model.config.pad_token_id or 0
+    ids = torch.nn.utils.rnn.pad_sequence(texts, True, pad, padding_side=side)
+    ones = [torch.ones_like(each) for each in texts]
+    mask = torch.nn.utils.rnn.pad_sequence(ones, True, 0, padding_side=side)
+    with torch.no_grad():
+        out = model(input_ids=ids, attention_mask=mask)[0]
+    return [row[seen] for row, seen in zip(out, mask.bool(), strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("name", "side"),
+    [
+        ("bert", "right"),
+        ("v3", "right"),
+        ("modernbert", "right"),
+        # Where no embedding of a position depends on it.
+        ("v3", "left"),
+        ("modernbert", "left"),
+    ],
+)
+def test_in_every_batch(name, side, way):
+    model = optimize(build(name, num_hidden_layers=2), "int8")
+    texts = [torch.randint(4, 60, (length,)) for length in LENGTHS]
+    alone = [vectors(model, [each])[0] for each in texts]
+    for order in (range(len(LENGTHS)), (1, 2), (4, 6), (5, 0), (3, 0)):
+        together = vectors(model, [texts[i] for i in order], side)
+        assert all(map(torch.equal, together, (alone[i] for i in order)))
+
+
+@pytest.mark.parametrize("name", ["bert", "v3", "modernbert"])
+@torch.no_grad()
+def test_beside_a_broken_text(name, way):
+    """Vectors that are not numbers stay in their text."""
+    model = optimize(build(name, num_hidden_layers=2), "int8")
+    width = model.config.hidden_size
+    x = torch.randn(3, 11, width)
+    mask = torch.ones(3, 11, dtype=torch.long)
+    mask[1:, 8:] = 0
+    expected = model(inputs_embeds=x, attention_mask=mask)[0]
+    for number in (float("nan"), float("inf")):
+        broken = x.clone()
+        broken[0, 4] = number
+        found = model(inputs_embeds=broken, attention_mask=mask)[0]
+        assert not found[0].isfinite().all()
+        assert torch.equal(found[1:], expected[1:])
