@@ -191,8 +191,12 @@ def install(
     Raises:
         UsageError: a library is not installed, or the directory has another model's program.
     """
+    from ..huggingface.optimized import SelfAttention
+
     for library in ("onnxruntime", "onnx", "onnxscript"):
         import_extra(library, onnx.KIND)
+    if any(isinstance(module, SelfAttention) for module in encoder.modules()):
+        return "it has been optimized already, for engine 'torch'"
     temporary = directory is None
     folder = Path(directory or tempfile.mkdtemp(prefix="tupe_fairseq."))
     try:
