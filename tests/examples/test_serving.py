@@ -2,6 +2,7 @@
 
 import copy
 import random
+import runpy
 import sys
 import types
 from pathlib import Path
@@ -101,9 +102,9 @@ def run(*parts: str, rate: str = "5e-5") -> dict:
 
 
 def test_blocks_are_short():
-    assert len(blocks(PAGE, "python")) == 8
+    assert len(blocks(PAGE, "python")) == 9
     assert max(len(block.splitlines()) for block in blocks(PAGE, "python")) <= 10
-    assert len(PAGE.read_text(encoding="utf-8").splitlines()) <= 120
+    assert len(PAGE.read_text(encoding="utf-8").splitlines()) <= 145
 
 
 @pytest.fixture
@@ -144,6 +145,25 @@ def test_precisions_keep_similarities(minilm, precision):
     )
     assert not torch.equal(found, expected)
     torch.testing.assert_close(found, expected, rtol=0, atol=0.1)
+
+
+def test_engine(place):
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed")
+    (place / MINILM).symlink_to(place / BERT)
+    names = run("from sentence_transformers import SentenceTransformer", 'engine="onnxruntime"')
+    expected = library.SentenceTransformer(MINILM, device="cpu").encode(sentences(30))
+    found = names["model"].encode(sentences(30))
+    cosines = torch.cosine_similarity(torch.tensor(found), torch.tensor(expected))
+    assert cosines.min() > 0.99
+    assert (place / "minilm-program" / "model.int8.onnx").is_file()
+
+
+def test_server(place, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", iter(sentences(3)))
+    server = runpy.run_path(str(PAGE.parent / "server.py"))
+    server["main"](str(place / BERT), "torch", "int8")
+    assert "3 texts" in capsys.readouterr().out
 
 
 def test_smaller_sentence_transformer(place, released_bert):

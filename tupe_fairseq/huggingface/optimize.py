@@ -1,7 +1,11 @@
 """`optimize`: encoders of transformers without padding, by the attention of this package."""
 
 import copy
+import importlib
 import warnings
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import transformers
@@ -16,6 +20,12 @@ from .optimized_modernbert import ModernBertHooks
 from .precision import PRECISIONS, convert
 
 T = TypeVar("T")
+#: Gives an encoder its hooks, or its program: (encoder, hooks, whether padding is read) -> why it
+#: stays, or an empty string.
+Change = Callable[[Any, type[Hooks], bool], str]
+#: Engines besides torch, and the modules that have them. They are in a room above this one, and
+#: imported when they are asked for.
+ENGINES = {"onnxruntime": "tupe_fairseq.convert.engine"}
 #: The hooks of each class of transformers.
 KINDS: dict[type, type[Hooks]] = {
     transformers.BertModel: BertHooks,
@@ -31,7 +41,13 @@ HOOKED = {CLASSES[each]: kind for each, kind in KINDS.items() if each in CLASSES
 ANSWERS = "ForQuestionAnswering"
 
 
-def optimize(model: T, precision: str = "fp32", inplace: bool = False) -> T:
+def optimize(
+    model: T,
+    precision: str = "fp32",
+    inplace: bool = False,
+    engine: str = "torch",
+    directory: str | Path | None = None,
+) -> T:
     """Let the encoders in a model compute faster, with the same modules and interface.
 
     The layers of each `BertModel`, `RobertaModel`, `XLMRobertaModel`, `CamembertModel`,
@@ -50,6 +66,10 @@ def optimize(model: T, precision: str = "fp32", inplace: bool = False) -> T:
             "bf16" and "int8" are for inference and copy the layers; see `precision.convert`.
             Outputs stay in fp32.
         inplace: change `model` itself, and return it.
+        engine: "torch", or "onnxruntime" for inference alone: a program in "fp32" or "int8"
+            computes the encoders. It needs the extra `onnx`. Copies and pickles have it, too.
+        directory: of the program, with engine "onnxruntime": read if it is there, written
+            otherwise. By default, it is made in a temporary directory.
 
     Returns:
         The model, of the same class.
@@ -61,10 +81,7 @@ def optimize(model: T, precision: str = "fp32", inplace: bool = False) -> T:
     Warns:
         UserWarning: for encoders that stay as they are, with the reason.
     """
-    if precision not in PRECISIONS:
-        raise ConfigurationError(
-            f"precision is {precision!r}, but must be one of: {', '.join(PRECISIONS)}."
-        )
+    _check(precision, engine, directory)
     if not isinstance(model, nn.Module):
         inner = getattr(model, "model", None)
         if not isinstance(inner, nn.Module):
@@ -73,7 +90,7 @@ def optimize(model: T, precision: str = "fp32", inplace: bool = False) -> T:
                 "transformers."
             )
         result: Any = model if inplace else copy.copy(model)
-        result.model = optimize(inner, precision, inplace)
+        result.model = optimize(inner, precision, inplace, engine, directory)
         return result
     tensors = [*model.parameters(), *model.buffers()]
     if any(each.is_meta for each in tensors):
@@ -81,12 +98,34 @@ def optimize(model: T, precision: str = "fp32", inplace: bool = False) -> T:
     if not inplace:
         # What is found in the memo is not copied.
         model = copy.deepcopy(model, {id(each): each for each in tensors})
+    change: Change = partial(_add_hooks, precision=precision)
+    if engine in ENGINES:
+        module = importlib.import_module(ENGINES[engine])
+        change = partial(module.install, precision=precision, directory=directory)
     changed: Any = model
-    _install(changed, precision)
+    _change(changed, change)
     return model
 
 
-def _install(model: nn.Module, precision: str) -> None:
+def _check(precision: str, engine: str, directory: str | Path | None) -> None:
+    """Check the arguments of `optimize`."""
+    engines = ("torch", *ENGINES)
+    if engine not in engines:
+        raise ConfigurationError(
+            f"engine is {engine!r}, but must be one of: {', '.join(engines)}."
+        )
+    known = [each for each in PRECISIONS if engine == "torch" or each != "bf16"]
+    if precision not in known:
+        raise ConfigurationError(
+            f"precision is {precision!r}, but must be one of: {', '.join(known)}."
+        )
+    if directory is not None and engine == "torch":
+        raise ConfigurationError(
+            f"directory is {str(directory)!r}, but engine 'torch' has no program: leave it out."
+        )
+
+
+def _change(model: nn.Module, change: Change) -> None:
     """Let the encoders in a model compute by this package; it may be an encoder itself."""
     found = 0
     reasons = {}
@@ -94,15 +133,11 @@ def _install(model: nn.Module, precision: str) -> None:
         # Exactly such a class, because a subclass may compute something else.
         kind = KINDS.get(type(module)) or HOOKED.get(type(module))
         if kind is not None:
-            hooks = _hooks_of(module, kind)
-            if isinstance(hooks, str):
-                reasons[name or type(module).__name__] = hooks
-                continue
             found += 1
             parents = (each for each in model.modules() if module in each.children())
-            hooks.keeps_padding |= any(map(_reads_padding, parents))
-            convert(module, hooks, precision)
-            _faster_products(module.get_submodule(hooks.owner))
+            reason = change(module, kind, any(map(_reads_padding, parents)))
+            if reason:
+                reasons[name or type(module).__name__] = reason
     if reasons or not found:
         stay = ", ".join(f"{name} ({reason})" for name, reason in reasons.items())
         known = ", ".join(each.__name__ for each in KINDS)
@@ -112,6 +147,17 @@ def _install(model: nn.Module, precision: str) -> None:
             else f"nothing to optimize in {type(model).__name__}: it has none of {known}.",
             stacklevel=3,
         )
+
+
+def _add_hooks(model: Any, kind: type[Hooks], reads_padding: bool, precision: str) -> str:
+    """Give an encoder its hooks, and convert its layers; see `Change`."""
+    hooks = _hooks_of(model, kind)
+    if isinstance(hooks, str):
+        return hooks
+    hooks.keeps_padding |= reads_padding
+    convert(model, hooks, precision)
+    _faster_products(model.get_submodule(hooks.owner))
+    return ""
 
 
 def _hooks_of(model: Any, kind: type[Hooks]) -> Hooks | str:
