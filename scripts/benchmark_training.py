@@ -49,6 +49,7 @@ class Workload:
         stock: whether stock RoBERTa and peers are measured too; stock's attention over 16,384
             tokens alone would take 50 GB.
         repeats: evaluations in a step.
+        compiled: whether our layers run through torch.compile.
     """
 
     batch: int
@@ -65,6 +66,7 @@ class Workload:
     rounds: int = 11
     stock: bool = True
     repeats: int = 1
+    compiled: bool = False
 
     def __str__(self):
         return (
@@ -72,6 +74,7 @@ class Workload:
             f"{self.layers} layers, width {self.width}, {self.heads} heads, feed-forward "
             f"{self.ffn}, dropout {self.dropout:g}, {self.dtype}"
             + (f", {self.repeats} times" if self.repeats > 1 else "")
+            + (", our layers compiled" if self.compiled else "")
         )
 
     def lengths(self) -> list[int]:
@@ -171,7 +174,7 @@ def cases(args: Namespace) -> list[Case]:
     made = []
     for name in listed("--workloads", args.workloads, WORKLOADS) or of_device:
         for dtype in listed("--dtypes", args.dtypes, DTYPES) or [WORKLOADS[name].dtype]:
-            work = replace(WORKLOADS[name], **changes, dtype=dtype)
+            work = replace(WORKLOADS[name], **changes, dtype=dtype, compiled=args.compile_layers)
             work.check()
             made.append(case_of(f"{name}, changed" if is_changed else name, work, args))
     return made
@@ -214,6 +217,8 @@ def main(argv: list[str] | None = None) -> int:
         metavar = {int: "N", float: "P"}.get(kind)
         told = "instead of the workload's"
         parser.add_argument(f"--{name}", type=kind, choices=choices, metavar=metavar, help=told)
+    told = "run our layers through torch.compile, as training on GPUs does by default"
+    parser.add_argument("--compile-layers", action="store_true", help=told)
     add_arguments(parser, encodings="tupe_a,tupe_r,t5,learned,none", backends="auto")
     args = parser.parse_args(argv)
     check(args)

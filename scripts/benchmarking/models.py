@@ -51,6 +51,7 @@ def build(work: Any, contender: Contender, vocabulary: int) -> nn.Module:
         name, options = VARIANTS.get(contender.name, (contender.name, {}))
         arguments.position_encoding = name
         arguments.attention_backend = contender.backend
+        arguments.compile_layers = work.compiled
         vars(arguments).update(options)
     model = (RobertaModel if contender == STOCK else TupeRobertaModel).build_model(arguments, task)
     return with_head(model, task) if work.mode == "predict" else model
@@ -87,6 +88,7 @@ class WithoutFairseq(nn.Module):
                 attention_dropout=work.dropout,
                 layernorm_embedding=True,
                 attention_backend=contender.backend,
+                compile_layers=work.compiled,
             ),
         )
 

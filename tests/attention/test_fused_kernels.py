@@ -10,12 +10,15 @@ from tests.attention.cases import (
     ENCODINGS,
     NUM_HEADS,
     build,
+    encoder_of,
     normal,
     padding_mask,
+    prepared_for,
     run,
     served,
 )
 from tests.covering import covering
+from tupe_fairseq.attention import Layout
 
 
 class Calls(TorchFunctionMode):
@@ -83,3 +86,23 @@ def test_dropout_is_not_rounded(name, case, p):
         run(encoding, attention, normal(2, 9, EMBED_DIM, seed=0), backend=name)
     assert calls.made
     assert all(not cudnn or p * 16 == int(p * 16) for _, _, cudnn in calls.made)
+
+
+def test_dropout_is_not_rounded_in_graphs():
+    """Of layers that torch compiles."""
+    layer = encoder_of("learned", 9, attention_backend="flash", attention_dropout=0.1).layers[0]
+    calls = Calls()
+
+    def recorded(graph, inputs):
+        def run(*given):
+            with calls:
+                return graph.forward(*given)
+
+        return run
+
+    torch._dynamo.reset()
+    compiled = torch.compile(layer, backend=recorded, fullgraph=True)
+    encoding = build("learned", 9)[0]
+    x = normal(2, 9, EMBED_DIM, seed=0)
+    compiled(x, prepared_for(encoding, layer.self_attn, x, Layout(2, 9), backend="flash"))
+    assert [cudnn for _, _, cudnn in calls.made] == [False]

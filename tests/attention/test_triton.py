@@ -9,6 +9,7 @@ from tests.attention.cases import (
     NUM_HEADS,
     build,
     encoder_of,
+    enlarged,
     gradients,
     normal,
     padding_mask,
@@ -76,6 +77,20 @@ def test_every_kind_of_batch(case, kind, dtype):
 def test_padding_anywhere():
     padding = torch.tensor([[1, 0, 0, 1, 0, 0, 0, 1, 1], [0, 0, 1, 1, 1, 0, 0, 0, 0]]).bool()
     assert_as_eager("tupe_r", padding)
+
+
+@on_device
+def test_packed_tokens_in_some_layers():
+    """Those with a window have a bias, and take packed tokens."""
+    options = {"attention_window": 3, "global_every": 2}
+    x, mask = normal(2, LENGTH, EMBED_DIM, seed=0).to(DEVICE), KINDS["packed"][0].to(DEVICE)
+    found, expected = (
+        enlarged(encoder_of("rope", LENGTH, options=options, attention_backend=name), 1).to(
+            DEVICE
+        )(x, mask)
+        for name in ("triton", "eager")
+    )
+    assert_close(found, expected)
 
 
 @on_device

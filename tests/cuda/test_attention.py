@@ -5,19 +5,29 @@ import copy
 import pytest
 import torch
 
+from tests import triton_interpreter
 from tests.attention.cases import EMBED_DIM, ENCODINGS, build, gradients, normal, padding_mask, run
 from tests.cuda.device import DEVICE, PRECISIONS, assert_all_close, autocast, pairs
-from tests.tolerances import assert_sampled, assert_slope
+from tests.tolerances import SLOPE, assert_sampled, assert_slope
 from tupe_fairseq.attention import ATTENTION_BACKENDS
 from tupe_fairseq.attention.backend import Feature
 
 pytestmark = pytest.mark.gpu
 PAIRS = pairs(ENCODINGS)
+#: Of backends that take packed tokens.
+PACKED = [pair for pair in PAIRS if pair[0] in ("flash", "triton")]
 CAUSAL = [pair for pair in PAIRS if Feature.DECODER in ATTENTION_BACKENDS[pair[0]].supports]
 every_pair = pytest.mark.parametrize(("backend", "case"), PAIRS)
 #: Odd, and more than one tile of any kernel.
 LENGTH = 65
 DROPOUT = 0.3
+
+
+@pytest.fixture(autouse=True)
+def _bf16_as_on_gpus(request):
+    """On a CPU, Triton's interpreter needs a repair."""
+    if not triton_interpreter.MISSING:
+        request.getfixturevalue("kernels_of_triton")
 
 
 def prepared(case, dtype=torch.float32, length=LENGTH):
@@ -32,11 +42,16 @@ def prepared(case, dtype=torch.float32, length=LENGTH):
 
 
 def results(encoding, attention, x, padding, casts=None, **how):
-    """Output and all gradients; the forward pass is under autocast to the dtype `casts`."""
+    """Output at words, all gradients; the forward pass is under autocast to the dtype `casts`."""
     x = x.detach().requires_grad_()
     with autocast(casts):
-        out = run(encoding, attention, x, padding, **how)
+        out = at_words(run(encoding, attention, x, padding, **how), padding)
     return out, gradients(out, x, encoding, attention)
+
+
+def at_words(out, padding):
+    """What is at padding has no meaning."""
+    return out if padding is None else out * ~padding[:, :, None]
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -44,6 +59,7 @@ def results(encoding, attention, x, padding, casts=None, **how):
     ("backend", "case", "kind"),
     [
         *((*pair, kind) for kind in ("full", "padded") for pair in PAIRS),
+        *((*pair, "packed") for pair in PACKED),
         *((*pair, "causal") for pair in CAUSAL),
     ],
 )
@@ -51,8 +67,10 @@ def test_equals_eager_in_fp32(backend, case, kind, precision):
     dtype, casts = PRECISIONS[precision]
     encoding, attention, x = prepared(case, dtype)
     exact = [copy.deepcopy(module).float() for module in (encoding, attention)]
-    padding = padding_mask(LENGTH, 0, LENGTH // 2).to(DEVICE) if kind == "padded" else None
-    how = {"causal": kind == "causal"}
+    padding = None
+    if kind in ("padded", "packed"):
+        padding = padding_mask(LENGTH, 0, LENGTH // 2).to(DEVICE)
+    how = {"causal": kind == "causal", "packed": kind == "packed"}
     expected, of_expected = results(*exact, x.float(), padding, backend="eager", **how)
     found, of_found = results(encoding, attention, x, padding, casts, backend=backend, **how)
     assert found.dtype == (casts or dtype)
@@ -71,7 +89,7 @@ def test_evaluation_equals_eager_in_fp32(backend, case, length, precision):
     with torch.no_grad():
         expected = run(*exact, x.float(), padding, backend="eager")
         found = run(encoding, attention, x, padding, backend=backend)
-    assert_all_close(found, expected, {}, {})
+    assert_all_close(at_words(found, padding), at_words(expected, padding), {}, {})
 
 
 @every_pair
@@ -101,3 +119,19 @@ def test_gradients_under_dropout(backend, case):
     total, moved = loss(0.0)
     (gradient,) = torch.autograd.grad(total, moved)
     assert_slope(lambda step: loss(step)[0].item(), (gradient * direction).sum().item())
+
+
+@pytest.mark.parametrize(("backend", "case"), PACKED)
+def test_dropout_of_packed_tokens(backend, case):
+    """In half precision too: the output is linear in the values, so that it gives their slope."""
+    encoding, attention, x = prepared(case, torch.bfloat16)
+    attention.train().dropout = DROPOUT
+    attention.v_proj.bias.data.zero_()
+    attention.out_proj.bias.data.zero_()
+    padding = padding_mask(LENGTH, 0, LENGTH // 2).to(DEVICE)
+    out = run(encoding, attention, x, padding, packed=True, backend=backend).float()
+    weight = attention.v_proj.weight
+    (gradient,) = torch.autograd.grad(out, weight, out.detach())
+    slope = (gradient.float() * weight).sum().item()
+    square = out.square().sum().item()
+    assert abs(slope - square) <= SLOPE * square

@@ -104,3 +104,11 @@ def test_compiled_layers(name, casts):
     found, of_found = step(compiled, casts)
     expected, of_expected = step(plain, casts)
     assert_all_close(found.to(casts or torch.float32), expected, of_found, of_expected)
+
+
+@on_gpus
+def test_layers_are_compiled_by_default():
+    torch._dynamo.reset()
+    model = encoder("tupe_r", compile_layers=None)
+    step(model, None)
+    assert model.layers.compiled

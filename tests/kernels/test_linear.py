@@ -8,10 +8,17 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from tests.kernels.arbitrary import SIZES, examples, same_or_refused, tensors
 from tests.tolerances import assert_close, assert_gradients_close
-from tupe_fairseq.kernels.linear import PackedLinear, linear, prefers_onednn, project
+from tupe_fairseq.kernels.linear import (
+    PackedLinear,
+    linear,
+    prefers_onednn,
+    project,
+    project_jointly,
+)
 
 #: Inputs, outputs, whether there is a bias: products too small for anything but torch, products of
 #: few rows, by the kernel in C if these are multiples of 16, and products that oneDNN computes.
@@ -146,6 +153,69 @@ def test_changed_modules_are_called(change, learns):
     assert_close(project(x, layer), expected)
     with torch.set_grad_enabled(learns):
         assert_close(project(x, layer, gelu=True), F.gelu(expected))
+
+
+class Products(TorchFunctionMode):
+    """Counts products."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.count += func is F.linear
+        return func(*args, **(kwargs or {}))
+
+
+def frozen(layer):
+    return layer.requires_grad_(False)
+
+
+def unlike(layer):
+    """Without a bias, which the others have."""
+    return nn.Linear(layer.in_features, layer.out_features, bias=False)
+
+
+def of_subclass(layer):
+    """As libraries of quantisation make, whose tensors cannot be joined."""
+    layer.weight = nn.Parameter(layer.weight.detach().as_subclass(OfLibrary))
+    return layer
+
+
+class OfLibrary(torch.Tensor):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("change", "products"),
+    [
+        *((each, 1) for each in (lambda each: each, lambda each: each.double(), frozen)),
+        *((each, 3) for each in (with_hook, with_other_forward, unlike, of_subclass)),
+        (lambda _: Noisy(7, 6), 3),
+    ],
+)
+@pytest.mark.parametrize("bias", [True, False])
+def test_several_layers_by_one_product(change, products, bias):
+    """Where all are plain; outputs and gradients are those of the layers."""
+    torch.manual_seed(1)
+    layers = nn.ModuleList(nn.Linear(7, width, bias) for width in (6, 6, 4))
+    layers[1] = change(layers[1])
+    products = 1 if not bias and change is unlike else products
+    dtype = layers[1].weight.dtype
+    layers.to(dtype)
+    x = torch.randn(2, 5, 7, dtype=dtype, requires_grad=True)
+    trained = {name: each for name, each in layers.named_parameters() if each.requires_grad}
+    expected = [layer(x) for layer in layers]
+    of_expected = gradients(trained | {"x": x}, torch.cat(expected, -1))
+    with Products() as counted:
+        found = project_jointly(x, layers)
+    assert counted.count == products
+    for ours, theirs in zip(found, expected, strict=True):
+        assert_close(ours, theirs)
+    assert_gradients_close(gradients(trained | {"x": x}, torch.cat(found, -1)), of_expected, dtype)
+    with torch.no_grad(), Products() as counted:
+        project_jointly(x, layers)
+    assert counted.count == 3
 
 
 @torch.no_grad()

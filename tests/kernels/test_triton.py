@@ -166,6 +166,20 @@ def test_heads_go_in_chunks(monkeypatch):
     assert all(map(torch.equal, results(run, inputs, (33, 9), dropout=0.1), whole))
 
 
+def test_memory_of_long_texts():
+    """8 texts of 4,096 tokens and 12 heads: at most 1 GiB beside inputs and outputs."""
+    from tupe_fairseq.kernels.triton_launch import Launch
+
+    batch, length, heads, half = 8, 4096, 12, {"dtype": torch.bfloat16, "device": "meta"}
+    q = torch.empty(batch * length, heads, 64, **half)
+    by_keys = triton_attention.transposed(torch.empty(heads, length, length, **half))
+    starts = torch.empty(batch, dtype=torch.int64, device="meta")
+    launch = Launch(q, q, q, by_keys, None, None, starts, starts, length, 1.0, 0.1)
+    chunks = [ds for _, ds in launch.chunks()]
+    assert sum(len(ds) for ds in chunks) == heads
+    assert (chunks[0].numel() + by_keys.numel()) * by_keys.itemsize <= 1 << 30
+
+
 class TestDropout:
     """12 matrices of 128×128 cells: what is kept, in units of its standard deviation."""
 
@@ -261,7 +275,7 @@ def test_registration():
     random = torch.ones(2, 1, len(inputs[0]), dtype=torch.int32, device=DEVICE)
     where = *packed((17, 9)), 17, 1.0, 0.1, True
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
-    torch.library.opcheck(operator, (*inputs, None, random, *where), test_utils=checks)
+    torch.library.opcheck(operator, (*inputs, None, None, random, *where), test_utils=checks)
     compiled = torch.compile(run, backend="aot_eager", fullgraph=True)
     found = results(compiled, inputs, (17, 9), seed=None)
     assert all(map(torch.equal, found, results(run, inputs, (17, 9))))

@@ -1,5 +1,6 @@
-"""--compile-layers: no graph breaks, the same results, and a compiler."""
+"""--compile-layers: no graph breaks, the same results, a compiler, and when it is the default."""
 
+import logging
 from functools import partial
 
 import pytest
@@ -10,7 +11,9 @@ from tests.tolerances import assert_close
 from tupe_fairseq import UsageError
 from tupe_fairseq.attention import Feature, choose_backend
 from tupe_fairseq.kernels import native
+from tupe_fairseq.transformer import compiling, layers
 from tupe_fairseq.transformer.forward_pass import Pass
+from tupe_fairseq.transformer.layer import TransformerLayer
 
 LENGTH = 9
 MASK = torch.arange(LENGTH) >= torch.tensor([9, 4])[:, None]
@@ -76,6 +79,7 @@ def test_compiled_layers_give_the_same():
     """Through the compiler, forward and backward, with dropout in training."""
     if native.find_compiler() is None:
         pytest.skip("no C++ compiler")
+    assert compiling.fault("cpu") is None
     torch._dynamo.reset()
     plain, compiled = (
         encoder_of("tupe_r", LENGTH, num_layers=1, dropout=0.1, compile_layers=each)
@@ -99,3 +103,91 @@ def test_missing_compiler_is_named(monkeypatch):
     monkeypatch.delenv("CC", raising=False)
     with pytest.raises(UsageError, match=r"needs a C\+\+ compiler"):
         encoder_of("none", LENGTH, compile_layers=True)
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """The layers that are compiled, on CPUs too, with nothing in place of a compiler."""
+    found = []
+    monkeypatch.setattr(layers, "FASTER_ON", ("cpu",))
+    monkeypatch.setattr(compiling, "fault", lambda device: None)
+    monkeypatch.setattr(TransformerLayer, "compile", lambda layer: found.append(layer))
+    return found
+
+
+def in_training(encoder):
+    encoder.train()(normal(2, LENGTH, EMBED_DIM, seed=0))
+
+
+def test_layers_are_compiled_by_default_in_training(compiled, caplog):
+    """Once, and one line says so."""
+    caplog.set_level(logging.INFO, "tupe_fairseq.transformer.compiling")
+    encoder = encoder_of("tupe_r", LENGTH, compile_layers=None)
+    encoder.eval()(normal(2, LENGTH, EMBED_DIM, seed=0))
+    assert not compiled
+    for _ in range(2):
+        in_training(encoder)
+    assert compiled == list(encoder.layers)
+    (line,) = (each for each in caplog.messages if "torch.compile" in each)
+    assert "--no-compile-layers" in line
+
+
+def test_layers_are_not_compiled_where_they_shall_not_be(compiled, monkeypatch):
+    in_training(encoder_of("tupe_r", LENGTH, compile_layers=False))
+    monkeypatch.undo()
+    monkeypatch.setattr(TransformerLayer, "compile", lambda layer: compiled.append(layer))
+    in_training(encoder_of("tupe_r", LENGTH, compile_layers=None))
+    assert not compiled
+
+
+class Wrapped(torch.nn.Module):
+    """As data-parallel classes wrap a layer."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, *args):
+        return self.module(*args)
+
+
+def wrapped(encoder):
+    encoder.layers[0] = Wrapped(encoder.layers[0])
+
+
+def hooked(encoder):
+    encoder.layers[1].fc1.register_forward_pre_hook(lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    ("change", "backend", "told"),
+    [
+        (wrapped, "auto", "fully_sharded"),
+        (hooked, "auto", "hooks"),
+        (lambda _: None, "blocked", "blocked, torch.compile"),
+    ],
+)
+def test_what_prevents_compilation(compiled, caplog, change, backend, told):
+    caplog.set_level(logging.INFO, "tupe_fairseq.transformer.compiling")
+    encoder = encoder_of("tupe_r", LENGTH, compile_layers=None, attention_backend=backend)
+    change(encoder)
+    in_training(encoder)
+    assert not compiled
+    (line,) = (each for each in caplog.messages if "torch.compile" in each)
+    assert "do not run through torch.compile" in line
+    assert told in line
+
+
+def test_a_compiler_that_fails_is_named(monkeypatch):
+    def fails(function):
+        raise RuntimeError("\nno kernel\nfor this device")
+
+    compiling.fault.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "compile", fails)
+        patch.setattr(compiling, "find_compiler", lambda: ["cc"])
+        assert compiling.fault("cpu") == "no kernel"
+        compiling.fault.cache_clear()
+        patch.setattr(compiling, "find_compiler", lambda: None)
+        assert compiling.fault("cpu") == "there is no C compiler"
+    compiling.fault.cache_clear()

@@ -46,7 +46,11 @@ class Inputs:
         queries: dimensions that are appended to the queries, 1×H×T×E.
         keys: dimensions that are appended to the keys, 1×H×S×E.
         blocks: how the cells are divided.
+        by_keys: the bias with keys before queries, H×T×T, for gradients.
         sequences: first row and number of cells of each sequence, B each.
+        cumulative: packed tokens of the first 0, ..., B sequences, B + 1 in int32.
+        scales: whether `attend` gets queries that are not scaled, and multiplies products with
+            keys by the scale of `Prepared`.
     """
 
     bias: Tensor | None = None
@@ -54,7 +58,10 @@ class Inputs:
     queries: Tensor | None = None
     keys: Tensor | None = None
     blocks: Blocks | None = None
+    by_keys: Tensor | None = None
     sequences: tuple[Tensor, Tensor] | None = None
+    cumulative: Tensor | None = None
+    scales: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,7 @@ class Prepared:
         inputs: what the backend has prepared.
         encoding: as these layers see it; None in cross-attention.
         start: position of the first query.
+        scale: factor of products of queries and keys, where the queries do not contain it.
     """
 
     backend: "Backend"
@@ -74,6 +82,7 @@ class Prepared:
     inputs: Inputs
     encoding: PositionEncoding | None = None
     start: int = 0
+    scale: float = 1.0
 
 
 class Backend:
@@ -89,6 +98,19 @@ class Backend:
     def unavailable(self, device: str) -> str | None:
         """Why it cannot run on this type of device, or None."""
         return None
+
+    def takes_packed(self, has_bias: bool, width: int, dtype: torch.dtype, device: str) -> bool:
+        """Whether `attend` takes packed tokens: q, k and v of 1×H×N×E in place of B×H×T×E.
+
+        `prepare` then gets the layout `Layout.packed`, without a mask of padding.
+
+        Args:
+            has_bias: whether positions add anything to the scores.
+            width: of queries, keys and values.
+            dtype: of queries.
+            device: its type.
+        """
+        return False
 
     def prepare(
         self, bias: AttentionBias | None, layout: Layout, heads: int, dtype: torch.dtype
@@ -122,7 +144,8 @@ class Backend:
         RELATIVE_VALUES also adds `relative.for_values` to the values.
 
         Args:
-            q: queries scaled by 1/√D, B×H×T×E.
+            q: queries scaled by 1/√D, B×H×T×E, or 1×H×N×E of packed tokens; if `Inputs.scales`,
+                not scaled.
             k: keys, B×H×S×E.
             v: values, B×H×S×D.
             prepared: by this backend.
@@ -130,6 +153,6 @@ class Backend:
             relative: the layer's vectors by distance, or None.
 
         Returns:
-            B×H×T×D.
+            B×H×T×D, or 1×H×N×D.
         """
         raise NotImplementedError

@@ -11,7 +11,13 @@ from torch import Tensor
 from ..position.bias import AttentionBias
 from ..position.relative import RelativeVectors
 from .backend import ATTENTION_BACKENDS, Backend, Feature, Inputs, Prepared
-from .fused import fused_attention, padding_scores
+from .fused import (
+    cumulative_lengths,
+    fused_attention,
+    packed_attention,
+    padding_scores,
+    takes_packed,
+)
 from .layout import Layout
 
 
@@ -21,12 +27,15 @@ class Flash(Backend):
     name = "flash"
     supports = frozenset({Feature.COMPILED})
 
+    def takes_packed(self, has_bias: bool, width: int, dtype: torch.dtype, device: str) -> bool:
+        return not has_bias and takes_packed(width, dtype, device)
+
     def prepare(
         self, bias: AttentionBias | None, layout: Layout, heads: int, dtype: torch.dtype
     ) -> Inputs:
         padding = padding_scores(layout.padding_mask, dtype)
         if bias is None:
-            return Inputs(padding=padding)
+            return Inputs(padding=padding, cumulative=cumulative_lengths(layout))
         # H×T×E -> 1×H×T×E
         parts = bias.to(dtype).parts()
         return Inputs(padding=padding, queries=parts["queries"][None], keys=parts["keys"][None])
@@ -41,6 +50,8 @@ class Flash(Backend):
         relative: RelativeVectors | None = None,
     ) -> Tensor:
         inputs = prepared.inputs
+        if inputs.cumulative is not None:
+            return packed_attention(q, k, v, inputs.cumulative, prepared.layout.length, p)
         queries = [q]
         keys = [k]
         if inputs.queries is not None and inputs.keys is not None:

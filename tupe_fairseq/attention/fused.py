@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..position.bias import HIDDEN
+from .layout import Layout
 
 #: The GPU kernels take vectors whose width is a multiple of this; otherwise torch falls back to a
 #: path that stores all scores.
@@ -17,6 +18,53 @@ MULTIPLE = 8
 #: (pytorch issue 196678). Some of them round the probability of dropout to sixteenths; torch
 #: refuses such probabilities since 2.12 only (pytorch pull request 174245).
 WITHOUT_CUDNN = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+#: The widest vectors of `packed_attention`: of wider ones, not all GPUs compute gradients.
+WIDEST_PACKED = 192
+
+
+def takes_packed(width: int, dtype: torch.dtype, device: str) -> bool:
+    """Whether `packed_attention` can run with these vectors on this type of device."""
+    if dtype not in (torch.float16, torch.bfloat16) or width > WIDEST_PACKED:
+        return False
+    if device == "cuda":
+        is_built = torch.backends.cuda.is_flash_attention_available()
+        return is_built and torch.cuda.get_device_capability() >= (8, 0)
+    # Nothing is computed there.
+    return device == "meta"
+
+
+def packed_attention(
+    q: Tensor, k: Tensor, v: Tensor, cumulative: Tensor, longest: int, dropout: float = 0.0
+) -> Tensor:
+    """softmax(q kᵀ) v in each sequence of packed tokens, by FlashAttention (Dao 2023).
+
+    torch has no public function for it with dropout.
+
+    Args:
+        q: scaled queries, 1×H×N×D.
+        k: keys, 1×H×N×D.
+        v: values, 1×H×N×D.
+        cumulative: tokens of the first 0, ..., B sequences, B + 1 in int32.
+        longest: T, not below any of the lengths.
+        dropout: probability of dropping an attention weight.
+
+    Returns:
+        1×H×N×D.
+    """
+    width = q.size(-1) + -q.size(-1) % MULTIPLE
+    # 1×H×N×D -> N×H×D
+    packed = [_concatenate([x], width).squeeze(0).transpose(0, 1) for x in (q, k, v)]
+    where = cumulative, cumulative, longest, longest
+    attend = torch.ops.aten._flash_attention_forward
+    out = attend(*packed, *where, dropout, False, False, scale=1.0)[0]
+    return out.transpose(0, 1)[None, ..., : v.size(-1)]
+
+
+def cumulative_lengths(layout: Layout) -> Tensor | None:
+    """What `packed_attention` reads of a layout; None where attention gets cells."""
+    if layout.ends is None or not layout.is_packed:
+        return None
+    return F.pad(layout.ends, (1, 0)).int()
 
 
 def fused_attention(

@@ -6,15 +6,18 @@ cells, with the sequences sorted by length, so that a backend can batch those of
     batch, B×T         tokens, N           attention, B×T
     a b - -    pack                  to_attention    c d e f
     c d e f   ----->   c d e f a b   ----------->    a b - -
+
+Where a backend takes packed tokens, attention processes the N tokens too.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-#: Below this share of padding, removing it costs more time than it saves.
+#: Below this share of padding, taking it out costs more time than it saves where attention gets
+#: cells.
 WORTHWHILE = 0.1
 
 
@@ -67,7 +70,7 @@ class Layout:
     """Mapping between the B×T cells of attention and the N tokens without padding.
 
     Cells are numbered row by row. Where padding stays, the tokens are the cells of the batch:
-    `lengths` and the three maps are None.
+    `lengths` and all below but `other_queries` are None.
 
     Attributes:
         batch: B.
@@ -78,6 +81,8 @@ class Layout:
         attention_cells: N, the cell of attention that each token goes to.
         token_of_cell: B·T, the token that each cell of attention reads; at padding, the first
             token of the same sequence.
+        positions: N, of the tokens.
+        ends: B, the tokens of each sequence of attention and of those before it.
         other_queries: whether queries are at other positions than the keys: a new token in
             incremental decoding, or the target of a translation.
         alone: whether a sequence is attended to as if it were alone, so that rounding does not
@@ -91,11 +96,20 @@ class Layout:
     batch_cells: Tensor | None = None
     attention_cells: Tensor | None = None
     token_of_cell: Tensor | None = None
+    positions: Tensor | None = None
+    ends: Tensor | None = None
     other_queries: bool = False
     alone: bool = False
 
     @classmethod
-    def of(cls, padding: Padding | None, batch: int, length: int, alone: bool = False) -> "Layout":
+    def of(
+        cls,
+        padding: Padding | None,
+        batch: int,
+        length: int,
+        alone: bool = False,
+        packs: bool = False,
+    ) -> "Layout":
         """Take padding out where that is worthwhile; nothing here waits for a GPU.
 
         Args:
@@ -103,27 +117,28 @@ class Layout:
             batch: B.
             length: T.
             alone: see the attribute; all padding is taken out then.
+            packs: whether attention will get packed tokens; all padding is taken out then.
         """
         if padding is None:
             return cls(batch, length, alone=alone)
         count = sum(padding.lengths or ())
-        most = 1 if alone else 1 - WORTHWHILE
+        most = 1 if alone or packs else 1 - WORTHWHILE
         if not padding.lengths or not 0 < count <= most * batch * length:
             return cls(batch, length, padding.mask)
         device = padding.mask.device
         lengths, order = (~padding.mask).sum(1).sort(descending=True, stable=True)
         # N: the row of attention of each token, and its position
         rows = torch.repeat_interleave(lengths, output_size=count)
-        positions = torch.arange(count, device=device) - (lengths.cumsum(0) - lengths)[rows]
+        ends = lengths.cumsum(0)
+        firsts = ends - lengths
+        positions = torch.arange(count, device=device) - firsts[rows]
         batch_cells = order[rows] * length + positions
         if padding.leading:
             batch_cells += (~padding.mask).int().argmax(1)[order[rows]]
         attention_cells = rows * length + positions
         # Attention masks what padding reads, but a weight of 0 times NaN is NaN: so padding reads
         # its own sequence.
-        token_of_cell = torch.repeat_interleave(
-            lengths.cumsum(0) - lengths, length, output_size=batch * length
-        )
+        token_of_cell = torch.repeat_interleave(firsts, length, output_size=batch * length)
         token_of_cell[attention_cells] = torch.arange(count, device=device)
         mask = torch.arange(length, device=device) >= lengths[:, None]
         longest_first = tuple(sorted(padding.lengths, reverse=True))
@@ -135,8 +150,24 @@ class Layout:
             batch_cells,
             attention_cells,
             token_of_cell,
+            positions,
+            ends,
             alone=alone,
         )
+
+    def packed(self) -> "Layout":
+        """The layout of a backend that takes packed tokens, whose sequences are at `ends`.
+
+        It has no lengths on the host, for each of which torch.compile would make a graph.
+        """
+        return replace(
+            self, padding_mask=None, lengths=None, attention_cells=None, token_of_cell=None
+        )
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether attention processes N tokens."""
+        return self.ends is not None and self.attention_cells is None
 
     def pack(self, x: Tensor) -> Tensor:
         """The tokens of a batch: B×T×C -> N×C, or x itself where padding stays."""
@@ -160,22 +191,23 @@ class Layout:
         return tokens[cells]
 
     def to_attention(self, x: Tensor) -> Tensor:
-        """Tokens to cells of attention: N×C -> B×T×C; padding gets the row's first token."""
+        """Tokens to cells of attention: N×C -> B×T×C; padding gets the row's first token.
+
+        Packed tokens are one row, 1×N×C.
+        """
         if self.attention_cells is None:
-            return x
+            return x[None] if self.is_packed else x
         cells = _Gather.apply(x, self.token_of_cell, self.attention_cells)
         return cells.unflatten(0, (-1, self.length))
 
     def per_head(self, x: Tensor, heads: int) -> Tensor:
-        """Tokens to cells of attention, by head: N×C or B×T×C -> B×H×T×D."""
-        if self.attention_cells is not None:
-            x = self.to_attention(x)
-        return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+        """Tokens to cells of attention, by head: N×C or B×T×C -> B×H×T×D, or 1×H×N×D."""
+        return self.to_attention(x).unflatten(-1, (heads, -1)).transpose(1, 2)
 
     def from_attention(self, x: Tensor) -> Tensor:
-        """Cells of attention to tokens: B×T×C -> N×C."""
+        """Cells of attention to tokens: B×T×C or 1×N×C -> N×C."""
         if self.attention_cells is None:
-            return x
+            return x.squeeze(0) if self.is_packed else x
         return x.flatten(0, 1).index_select(0, self.attention_cells)
 
 

@@ -1,8 +1,11 @@
 """Multihead self-attention whose positions come from an encoding."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from torch import Tensor
 
-from ..kernels.linear import project
+from ..kernels.linear import project, project_jointly
 from ..position import LayerTerms
 from .backend import Prepared
 from .layer_cache import LayerCache
@@ -55,7 +58,12 @@ class TupeMultiheadAttention(Projections):
         layout = prepared.layout
         terms = self.layer_terms
         assert encoding is not None
-        q, k, v = encoding.rotate(*self._project(x, layout), prepared.start)
+        if prepared.inputs.scales and self._scales_apart():
+            prepared = replace(prepared, scale=self.scaling)
+            q, k, v = (layout.per_head(each, self.num_heads) for each in self._products(x))
+        else:
+            q, k, v = self._project(x, layout)
+        q, k, v = encoding.rotate(q, k, v, prepared.start)
         relative = None
         if terms is not None:
             q, k, v = terms.rotate(q, k, v, encoding, prepared.start)
@@ -71,9 +79,20 @@ class TupeMultiheadAttention(Projections):
 
     def _project(self, x: Tensor, layout: Layout) -> tuple[Tensor, Tensor, Tensor]:
         """Scaled queries, keys and values, B×H×T×D each."""
+        q, k, v = self._products(x)
         heads = self.num_heads
         return (
-            layout.per_head(project(x, self.q_proj) * self.scaling, heads),
-            layout.per_head(project(x, self.k_proj), heads),
-            layout.per_head(project(x, self.v_proj), heads),
+            layout.per_head(q * self.scaling, heads),
+            layout.per_head(k, heads),
+            layout.per_head(v, heads),
         )
+
+    def _products(self, x: Tensor) -> Sequence[Tensor]:
+        """Queries, keys and values, of the shape of x each."""
+        modules = (self.q_proj, self.k_proj, self.v_proj)
+        return [project(x, each) for each in modules] if x.is_cpu else project_jointly(x, modules)
+
+    def _scales_apart(self) -> bool:
+        """Whether the queries can be left unscaled: nothing but the backend reads them."""
+        is_own = type(self)._project is TupeMultiheadAttention._project
+        return is_own and self.layer_terms is None

@@ -99,10 +99,26 @@ class LayerPlan:
         compiled = compiled or torch.compiler.is_compiling()
         chosen = self.choose(backend, encoding, layout.length, x.device.type, causal, compiled)
         bias = self.bias(encoding, layout.length, x.device, causal)
+        encoding, layout = _packed(chosen, encoding, x, layout, bias is not None)
         with without_autocast(x.device.type):
             dtype = dtype_of_queries(x)
             inputs = chosen.prepare(bias, layout, encoding.shape.num_heads, dtype)
         return Prepared(chosen, layout, inputs, encoding)
+
+    def takes_packed(
+        self,
+        encoding: PositionEncoding,
+        x: Tensor,
+        backend: str = "auto",
+        causal: bool = False,
+        compiled: bool = False,
+    ) -> bool:
+        """Whether the backend takes the packed tokens of x, B×T×C; arguments as in `prepare`."""
+        length = x.size(1)
+        chosen = self.choose(backend, encoding, length, x.device.type, causal, compiled)
+        visible = Visible(causal, self.window, encoding.untie_cls)
+        has_bias = encoding.uses("attention_bias") or visible.hides(length)
+        return _takes_packed(chosen, encoding, x, has_bias)
 
     def prepare_step(
         self,
@@ -190,6 +206,21 @@ class LayerPlan:
                 by_distance = zeros.expand(encoding.shape.num_heads, -1)
                 bias = AttentionBias(length, by_distance=by_distance)
             return bias.hiding(visible)
+
+
+def _packed(
+    backend: Backend, encoding: PositionEncoding, x: Tensor, layout: Layout, has_bias: bool
+) -> tuple[PositionEncoding, Layout]:
+    """Those of packed tokens, where both backend and encoding take them."""
+    if layout.positions is None or not _takes_packed(backend, encoding, x, has_bias):
+        return encoding, layout
+    at_tokens = encoding.for_tokens(layout.positions)
+    return (encoding, layout) if at_tokens is None else (at_tokens, layout.packed())
+
+
+def _takes_packed(backend: Backend, encoding: PositionEncoding, x: Tensor, has_bias: bool) -> bool:
+    width = encoding.shape.head_dim
+    return backend.takes_packed(has_bias, width, dtype_of_queries(x), x.device.type)
 
 
 def choose_backend(name: str, features: Collection[Feature], device: str = "cpu") -> Backend:

@@ -14,6 +14,7 @@ from ..kernels import triton_attention
 from ..position.bias import AttentionBias
 from ..position.relative import RelativeVectors
 from .backend import ATTENTION_BACKENDS, Feature, Inputs, Prepared
+from .fused import cumulative_lengths, packed_attention, takes_packed
 from .layout import Layout
 from .sdpa import Sdpa
 
@@ -31,15 +32,26 @@ class Triton(Sdpa):
     def unavailable(self, device: str) -> str | None:
         return triton_attention.unavailable(device)
 
+    def takes_packed(self, has_bias: bool, width: int, dtype: torch.dtype, device: str) -> bool:
+        if has_bias:
+            return dtype in DTYPES and width <= triton_attention.WIDEST
+        return takes_packed(width, dtype, device)
+
     def prepare(
         self, bias: AttentionBias | None, layout: Layout, heads: int, dtype: torch.dtype
     ) -> Inputs:
         inputs = super().prepare(bias, layout, heads, dtype)
-        if inputs.bias is None or layout.other_queries or dtype not in DTYPES:
+        if inputs.bias is None:
+            return replace(inputs, cumulative=cumulative_lengths(layout))
+        if layout.other_queries or dtype not in DTYPES:
             return inputs
-        length = inputs.bias.size(-1)
-        aligned = F.pad(inputs.bias, (0, -length % ALIGNED))[..., :length]
-        return replace(inputs, bias=aligned, sequences=_sequences(layout, aligned.device))
+        # 1×H×T×T -> H×T×T
+        dense = inputs.bias.squeeze(0)
+        missing = -dense.size(-1) % ALIGNED
+        aligned = F.pad(dense, (0, missing))[..., : dense.size(-1)] if missing else dense
+        by_keys = triton_attention.transposed(aligned) if torch.is_grad_enabled() else None
+        sequences = _sequences(layout, aligned.device)
+        return replace(inputs, bias=aligned, by_keys=by_keys, sequences=sequences, scales=True)
 
     def attend(
         self,
@@ -51,10 +63,13 @@ class Triton(Sdpa):
         relative: RelativeVectors | None = None,
     ) -> Tensor:
         inputs, layout, width = prepared.inputs, prepared.layout, q.size(-1)
+        if inputs.cumulative is not None:
+            return packed_attention(q, k, v, inputs.cumulative, layout.length, p)
         if inputs.bias is None or inputs.sequences is None or width > triton_attention.WIDEST:
-            return super().attend(q, k, v, prepared, p, relative)
-        # The kernels require values as wide as keys. B×H×T×E -> B·T×H×E
-        wide_v = F.pad(v, (0, width - v.size(-1)))
+            scaled = q if prepared.scale == 1 else q * prepared.scale
+            return super().attend(scaled, k, v, prepared, p, relative)
+        # The kernels require values as wide as keys. B×H×T×E -> B·T×H×E, or 1×H×N×E -> N×H×E
+        wide_v = F.pad(v, (0, width - v.size(-1))) if v.size(-1) < width else v
         of_q, of_k, of_v = (x.transpose(1, 2).flatten(0, 1) for x in (q, k, wide_v))
         hidden = None
         if inputs.padding is not None and layout.lengths is None:
@@ -65,18 +80,23 @@ class Triton(Sdpa):
             of_k,
             of_v,
             *inputs.sequences,
-            longest=q.size(2),
-            bias=inputs.bias[0],
+            longest=layout.length,
+            bias=inputs.bias,
             hidden=hidden,
+            scale=prepared.scale,
             dropout=p,
             padded=inputs.padding is not None,
+            by_keys=inputs.by_keys,
         )
-        # B·T×H×E -> B×H×T×D
+        # B·T×H×E -> B×H×T×D, or N×H×E -> 1×H×N×D
         return out.unflatten(0, (-1, q.size(2))).transpose(1, 2)[..., : v.size(-1)]
 
 
 def _sequences(layout: Layout, device: torch.device) -> tuple[Tensor, Tensor]:
     """Row of the first cell of each sequence, and its cells up to the last token."""
+    if layout.ends is not None and layout.is_packed:
+        starts = F.pad(layout.ends, (1, 0))
+        return starts[:-1], starts.diff()
     starts = torch.arange(layout.batch, device=device) * layout.length
     if layout.padding_mask is None:
         return starts, torch.full_like(starts, layout.length)

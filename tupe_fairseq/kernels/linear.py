@@ -7,8 +7,8 @@ weight as it is stored. All round in fp32; they differ in the order of summation
 """
 
 import functools
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeGuard
 
 import torch
 import torch.nn.functional as F
@@ -37,12 +37,7 @@ def project(x: Tensor, module: nn.Module, gelu: bool = False) -> Tensor:
     What replaces such a module, or changes its output, is called: quantisation noise is a hook,
     and accelerate replaces ``forward`` where it offloads weights.
     """
-    if (
-        type(module) is nn.Linear
-        and "forward" not in module.__dict__
-        and not (module._forward_pre_hooks or module._forward_hooks)
-        and not (module._backward_pre_hooks or module._backward_hooks)
-    ):
+    if _is_plain(module):
         out = linear(x, module.weight, module.bias)
         if gelu and not torch.is_grad_enabled():
             # In place: allocating a tensor of this size costs as much as gelu.
@@ -50,6 +45,36 @@ def project(x: Tensor, module: nn.Module, gelu: bool = False) -> Tensor:
     else:
         out = module(x)
     return F.gelu(out) if gelu else out
+
+
+def project_jointly(x: Tensor, modules: Sequence[nn.Module]) -> Sequence[Tensor]:
+    """``[module(x) for module in modules]``: B×T×O or N×O each, in memory perhaps side by side.
+
+    For GPUs. In training, plain linear layers are one product with their joined weights, so that
+    their input has one gradient and not several to be added. Joining copies the weights, which
+    are small beside the activations of a batch.
+    """
+    layers: list[Any] = list(modules)
+    joins = (
+        torch.is_grad_enabled()
+        and all(_is_plain(each) and type(each.weight) in native.PLAIN for each in layers)
+        and len({each.bias is None for each in layers}) == 1
+    )
+    if not joins:
+        return [project(x, each) for each in layers]
+    bias = None if layers[0].bias is None else torch.cat([each.bias for each in layers])
+    out = F.linear(x, torch.cat([each.weight for each in layers]), bias)
+    return out.split([each.out_features for each in layers], -1)
+
+
+def _is_plain(module: nn.Module) -> TypeGuard[nn.Linear]:
+    """Whether it is nn.Linear, and nothing sees or changes its inputs and outputs."""
+    return (
+        type(module) is nn.Linear
+        and "forward" not in module.__dict__
+        and not (module._forward_pre_hooks or module._forward_hooks)
+        and not (module._backward_pre_hooks or module._backward_hooks)
+    )
 
 
 class FasterLinear(nn.Linear):

@@ -120,20 +120,23 @@ def is_transformed() -> bool:
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
-def pointer(x: Tensor, *shape: int, strided: bool = False) -> int:
+def pointer(
+    x: Tensor, *shape: int, strided: bool = False, dtype: torch.dtype = torch.float32
+) -> int:
     """The address of a tensor for a kernel: every kernel gets its pointers from here.
 
     Args:
-        x: fp32 on the CPU.
+        x: on the CPU.
         shape: what the kernel reads or writes.
         strided: whether the kernel takes strides, so that x need not be contiguous.
+        dtype: of x.
 
     Raises:
         DataError: x is another tensor.
     """
-    if x.shape != shape or x.dtype != torch.float32 or not x.is_cpu:
+    if x.shape != shape or x.dtype != dtype or not x.is_cpu:
         raise DataError(
-            f"a kernel needs torch.float32 of shape {shape} on cpu, but gets {x.dtype} of shape "
+            f"a kernel needs {dtype} of shape {shape} on cpu, but gets {x.dtype} of shape "
             f"{tuple(x.shape)} on {x.device}."
         )
     if not strided and not x.is_contiguous():

@@ -96,20 +96,22 @@ class QuantizedLinear(nn.Module):
         kernels = native.kernels()
         assert kernels is not None
         width = len(self.bias)
+        fours = x.size(1) // FOUR
+        shape = (-(-width // CHANNELS), fours, CHANNELS, FOUR)
         if self.blocks is None:
             whole = F.pad(self.weight, (0, 0, 0, -width % CHANNELS))
-            blocks = whole.view(-1, CHANNELS, x.size(1) // FOUR, FOUR)
+            blocks = whole.view(-1, CHANNELS, fours, FOUR)
             self.blocks = blocks.transpose(1, 2).contiguous()
         q, ranges = _quantize_in_c(x)
         out = x.new_empty(len(x), width)
         kernels.few_rows(
             native.pointer(out, len(x), width),
-            q.data_ptr(),
+            native.pointer(q, *x.shape, dtype=torch.uint8),
             native.pointer(ranges, 2, len(x)),
-            self.blocks.data_ptr(),
+            native.pointer(self.blocks, *shape, dtype=torch.int8),
             *(native.pointer(each, width) for each in (self.scales, self.sums, self.bias)),
             len(x),
-            x.size(1) // FOUR,
+            fours,
             width,
         )
         return out
@@ -166,8 +168,13 @@ def _quantize_in_c(x: Tensor) -> tuple[Tensor, Tensor]:
     count, width = x.shape
     q = torch.empty(count, width, dtype=torch.uint8)
     ranges = x.new_empty(2, count)
-    of_ranges = native.pointer(ranges, 2, count)
-    kernels.quantize_rows(q.data_ptr(), of_ranges, native.pointer(x, count, width), count, width)
+    kernels.quantize_rows(
+        native.pointer(q, count, width, dtype=torch.uint8),
+        native.pointer(ranges, 2, count),
+        native.pointer(x, count, width),
+        count,
+        width,
+    )
     return q, ranges
 
 

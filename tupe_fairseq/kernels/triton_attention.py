@@ -53,6 +53,7 @@ def attention(
     scale: float = 1.0,
     dropout: float = 0.0,
     padded: bool = True,
+    by_keys: Tensor | None = None,
 ) -> Tensor:
     """softmax(scale · q kᵀ + bias) v in each sequence and head.
 
@@ -71,6 +72,7 @@ def attention(
         scale: factor of the products.
         dropout: probability of dropping a weight.
         padded: whether a row may be of no sequence.
+        by_keys: what `transposed` returned for the bias; None: the backward pass computes it.
 
     Returns:
         N×H×D; zeros in rows of no sequence.
@@ -92,7 +94,15 @@ def attention(
         shape = (2, q.size(1), q.size(0))
         random = torch.randint(-(1 << 31), 1 << 31, shape, dtype=torch.int32, device=q.device)
     where = starts, lengths, longest
-    return _attention(q, k, v, bias, hidden, random, *where, scale, dropout, padded)[0]
+    tensors = q, k, v, bias, by_keys, hidden, random
+    return _attention(*tensors, *where, scale, dropout, padded)[0]
+
+
+def transposed(bias: Tensor) -> Tensor:
+    """Keys before queries, H×T×T, without a gradient; rows begin at aligned addresses."""
+    heads, length, _ = bias.shape
+    aligned = bias.new_empty(heads, length, -(-length // 16) * 16)[..., :length]
+    return aligned.copy_(bias.detach().mT)
 
 
 def _rowwise(x: Tensor) -> Tensor:
@@ -106,6 +116,7 @@ def _attention(
     k: Tensor,
     v: Tensor,
     bias: Tensor | None,
+    by_keys: Tensor | None,
     hidden: Tensor | None,
     random: Tensor | None,
     starts: Tensor,
@@ -138,6 +149,7 @@ def _gradients(
     k: Tensor,
     v: Tensor,
     bias: Tensor | None,
+    by_keys: Tensor | None,
     hidden: Tensor | None,
     random: Tensor | None,
     starts: Tensor,
@@ -151,7 +163,9 @@ def _gradients(
     """The gradients of q, k, v and of the bias; for the last, nothing unless it is trained."""
     from .triton_launch import Launch
 
-    inputs = q, k, v, _transposed(bias), hidden, random
+    if bias is not None and by_keys is None:
+        by_keys = transposed(bias)
+    inputs = q, k, v, by_keys, hidden, random
     launch = Launch(*inputs, starts, lengths, longest, scale, dropout)
     d_out, delta = d_out.contiguous(), _per_row(q)
     dq, dk, dv = (_like(x, padded) for x in (q, k, v))
@@ -178,15 +192,6 @@ def _like(x: Tensor, padded: bool = False) -> Tensor:
     return x.new_zeros(x.shape) if padded else x.new_empty(x.shape)
 
 
-def _transposed(bias: Tensor | None) -> Tensor | None:
-    """Keys before queries, H×T×T; rows begin at aligned addresses."""
-    if bias is None:
-        return None
-    heads, length, _ = bias.shape
-    aligned = bias.new_empty(heads, length, -(-length // 16) * 16)[..., :length]
-    return aligned.copy_(bias.mT)
-
-
 def _like_bias(q: Tensor, bias: Tensor | None) -> Tensor:
     return q.new_empty(0) if bias is None else bias.new_empty(bias.shape)
 
@@ -198,8 +203,11 @@ def _per_row(q: Tensor) -> Tensor:
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     *tensors, longest, scale, dropout, padded = inputs
+    ctx.set_materialize_grads(False)
     ctx.save_for_backward(*output, *tensors)
     ctx.numbers = longest, scale, dropout, padded
+    # The logsumexp is for the backward pass alone: no zeros are made for its gradient.
+    ctx.set_materialize_grads(False)
 
 
 def _differentiate(ctx: Any, d_out: Tensor, _: Any) -> tuple[Tensor | None, ...]:
@@ -208,7 +216,7 @@ def _differentiate(ctx: Any, d_out: Tensor, _: Any) -> tuple[Tensor | None, ...]
     *found, d_bias = _gradients(d_out, *saved, *ctx.numbers, trains_bias)
     found = (*found, d_bias if trains_bias else None)
     inputs = (d_out, *(x for x in saved[2:6] if x is not None))
-    return (*refuse_second(found, inputs, "triton"), *(None,) * 8)
+    return (*refuse_second(found, inputs, "triton"), *(None,) * 9)
 
 
 _attention.register_autograd(_differentiate, setup_context=_save)

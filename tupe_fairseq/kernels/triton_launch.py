@@ -10,7 +10,8 @@ from torch import Tensor
 
 from . import triton_kernels as kernels
 
-#: Gradients of scores that are stored at a time, in bytes; those of one head always are.
+#: Gradients of scores that are stored at a time, with the transposed bias, in bytes; those of one
+#: head always are.
 STORED = 1 << 30
 #: Rows and columns of a matrix of stored gradients are a multiple of this: of all tiles.
 MULTIPLE = 128
@@ -141,7 +142,9 @@ class Launch(NamedTuple):
         """The first of some heads, and room for the gradients of their scores."""
         heads, batch = self.q.size(1), len(self.lengths)
         side = -(-self.longest // MULTIPLE) * MULTIPLE
-        at_once = max(1, STORED // (batch * side * side * self.q.element_size()))
+        of_bias = 0 if self.bias is None else self.bias.numel() * self.bias.element_size()
+        of_head = batch * side * side * self.q.element_size()
+        at_once = max(1, (STORED - of_bias) // of_head)
         ds = self.q.new_empty(min(heads, at_once), batch, side, side)
         for first in range(0, heads, len(ds)):
             yield first, ds[: heads - first]

@@ -131,6 +131,20 @@ class PositionEncoding(nn.Module):
         """
         return q, k, v
 
+    def for_tokens(self, positions: Tensor) -> "PositionEncoding | None":
+        """The encoding whose `rotate` gets packed tokens, without padding between sequences.
+
+        They are 1×H×N×D, and `start` is 0. A backend then attends to packed tokens.
+
+        Args:
+            positions: of the tokens, N.
+
+        Returns:
+            None where the encoding, or its terms in the layers, need B×H×T×D.
+        """
+        needs_cells = self.uses("rotate") or self.uses("build_layer_terms")
+        return None if needs_cells else self
+
     def attention_bias(self, queries: int, keys: int, start: int = 0) -> AttentionBias | None:
         """What positions add to the scores, computed once per forward pass for all layers.
 

@@ -167,15 +167,17 @@ class AttentionBias:
             # Distances from the first query to all keys, and from all queries to the first key.
             row = row - self.by_distance[:, queries - 1 :]
             column = column - self.by_distance[:, :queries].flip(1)
-        # 1 at position 0, 0 at others, as a dimension of queries and of keys: H×T×1, H×S×1.
+        # Whether a query or a key is [CLS], 1×T×1 and 1×S×1; as numbers, H×T×1 and H×S×1.
         positions = torch.arange(self.start + max(queries, self.num_keys), device=row.device)
-        is_cls = (positions == 0).to(row.dtype)[None, :, None].expand(heads, -1, -1)
-        query_is_cls = is_cls[:, self.start : self.start + queries]
-        key_is_cls = is_cls[:, : self.num_keys]
-        other = 1 - query_is_cls
-        others_to_cls = column[:, :, None] * other
+        is_cls = (positions == 0)[None, :, None]
+        of_queries = slice(self.start, self.start + queries)
+        of_keys = slice(0, self.num_keys)
+        number = is_cls.to(row.dtype).expand(heads, -1, -1)
+        others = self.queries.masked_fill(is_cls[:, of_queries], 0)
+        to_cls_of_others = column[:, :, None].masked_fill(is_cls[:, of_queries], 0)
+        other_keys = self.keys.masked_fill(is_cls[:, of_keys], 0)
         return replace(
             self,
-            queries=torch.cat((self.queries * other, others_to_cls, query_is_cls), -1),
-            keys=torch.cat((self.keys * (1 - key_is_cls), key_is_cls, row[:, :, None]), -1),
+            queries=torch.cat((others, to_cls_of_others, number[:, of_queries]), -1),
+            keys=torch.cat((other_keys, number[:, of_keys], row[:, :, None]), -1),
         )

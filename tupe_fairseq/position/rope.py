@@ -20,7 +20,9 @@ from torch import Tensor, nn
 
 from ..base.errors import ConfigurationError
 from ..base.options import Mark
+from ..kernels.rotation import rotate
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
+from .dtypes import widened
 from .rope_scaling import ROPE_SCALINGS, build_scaling, factor_and_length
 from .tables import ConstantTable
 from .unused import refuse_unused, warn_unused
@@ -63,47 +65,26 @@ class Rotation(nn.Module):
 
     def __init__(self, frequencies: Tensor, length: int, magnitude: float, halves: bool):
         super().__init__()
-        self.rotate = rotate_halves if halves else rotate_pairs
-        self.width = 2 * frequencies.size(-1)
+        self.halves = halves
         positions = torch.arange(length, dtype=torch.float64, device=frequencies.device)
         # N×(R/2), or N×B×(R/2)
         angles = torch.tensordot(positions, frequencies, 0)
         self.cos = ConstantTable(angles.cos() * magnitude)
         self.sin = ConstantTable(angles.sin() * magnitude)
 
-    def forward(self, positions: slice, *vectors: Tensor) -> list[Tensor]:
-        """Rotate tensors of B×H×T×D at T positions."""
-        dtype = vectors[0].dtype
-        width = self.width
-        cos = self.cos(dtype, positions)
-        sin = self.sin(dtype, positions)
+    def at(self, positions: slice | Tensor) -> tuple[Tensor, Tensor]:
+        """Cosines and sines at these positions, in fp64."""
+        return self.cos(torch.float64, positions), self.sin(torch.float64, positions)
+
+    def forward(self, tables: tuple[Tensor, Tensor], *vectors: Tensor) -> list[Tensor]:
+        """Rotate tensors of B×H×T×D by what `at` returned for T positions."""
+        wide = widened(vectors[0].dtype)
+        cos, sin = (table.to(wide) for table in tables)
         if cos.dim() == 3:
             # T×B×(R/2) -> B×1×T×(R/2)
             cos = cos.transpose(0, 1)[:, None]
             sin = sin.transpose(0, 1)[:, None]
-        if width == vectors[0].size(-1):
-            return [self.rotate(x, cos, sin) for x in vectors]
-        turned = ((self.rotate(x[..., :width], cos, sin), x[..., width:]) for x in vectors)
-        return [torch.cat(parts, -1) for parts in turned]
-
-
-def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotate neighbouring pairs of B×H×T×R by tables T×(R/2) or B×1×T×(R/2)."""
-    # B×H×T×R -> two of B×H×T×(R/2), widened by the tables
-    even = x[..., 0::2]
-    odd = x[..., 1::2]
-    return torch.stack(_rotated(even, odd, cos, sin), -1).flatten(-2).type_as(x)
-
-
-def rotate_halves(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """As `rotate_pairs`, for pairs of the dimensions i and i + R/2."""
-    first, second = x.chunk(2, -1)
-    return torch.cat(_rotated(first, second, cos, sin), -1).type_as(x)
-
-
-def _rotated(x: Tensor, y: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-    """The points (x, y), rotated. Few passes over memory, which take most of the time."""
-    return torch.addcmul(x * cos, y, sin, value=-1), torch.addcmul(x * sin, y, cos)
+        return [rotate(x, cos, sin, self.halves) for x in vectors]
 
 
 def check_rotation(name: str, shape: Shape, theta: float, flag: str = "--rope-theta") -> None:
@@ -165,6 +146,8 @@ class RotaryPosition(PositionEncoding):
         self.rotation = self._rotation(shape.max_positions)
         #: In its place in one pass (`for_pass`); in a list, because copies share their submodules.
         self.in_pass: list[Rotation] = []
+        #: Cosines and sines of packed tokens in one pass (`for_tokens`).
+        self.at_tokens: tuple[Tensor, Tensor] | None = None
         self.local: RotaryPosition | None = None
         if rope_theta_local is not None:
             self._check_local_theta(rope_theta_local)
@@ -202,6 +185,14 @@ class RotaryPosition(PositionEncoding):
         scaled.in_pass = [self._rotation(length, lengths[:, None])]
         return scaled
 
+    def for_tokens(self, positions: Tensor) -> PositionEncoding | None:
+        if self.in_pass:
+            # Each text has frequencies of its own.
+            return None
+        of_tokens = copy.copy(self)
+        of_tokens.at_tokens = self.rotation.at(positions)
+        return of_tokens
+
     def check_decoding(self) -> None:
         if self.scaling.depends_on_length:
             raise ConfigurationError(
@@ -219,12 +210,12 @@ class RotaryPosition(PositionEncoding):
     def rotate(
         self, q: Tensor, k: Tensor, v: Tensor, start: int = 0
     ) -> tuple[Tensor, Tensor, Tensor]:
-        positions = slice(start, start + q.size(2))
         rotation = self.in_pass[0] if self.in_pass else self.rotation
+        tables = self.at_tokens or rotation.at(slice(start, start + q.size(2)))
         if self.rotates_values:
-            q, k, v = rotation(positions, q, k, v)
+            q, k, v = rotation(tables, q, k, v)
         else:
-            q, k = rotation(positions, q, k)
+            q, k = rotation(tables, q, k)
         return q, k, v
 
     def _rotation(self, positions: int, lengths: int | Tensor = 0) -> Rotation:

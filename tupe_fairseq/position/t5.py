@@ -48,10 +48,9 @@ class RelativeBias(nn.Module):
         far = self.max_distance
         return self._values()[self.buckets[distance.clamp(-far, far) + far]].t()
 
-    def cls(self) -> tuple[Tensor, Tensor]:
-        """The bias of [CLS] -> others and of others -> [CLS], H each."""
-        values = self._values()
-        return values[self.from_cls], values[self.to_cls]
+    def cls(self) -> Tensor:
+        """The bias of [CLS] -> others and of others -> [CLS], H×2."""
+        return self._values()[self.from_cls :: self.to_cls - self.from_cls].t()
 
     def _values(self) -> Tensor:
         return self.weight.to(widened(self.weight.dtype))

@@ -183,11 +183,11 @@ class TupeAbsolute(PositionEncoding):
     def _cls(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """θ1 and θ2, H each."""
         # Row 1 holds θ2. It is at position 0, where the reset overwrites its product.
-        from_cls, to_cls = (q[:, :2] * k[:, :2]).sum(-1).unbind(-1)
-        if self.relative_bias is None:
-            return from_cls, to_cls
-        relative_from_cls, relative_to_cls = self.relative_bias.cls()
-        return from_cls + relative_from_cls, to_cls + relative_to_cls
+        terms = (q[:, :2] * k[:, :2]).sum(-1)
+        if self.relative_bias is not None:
+            terms = terms + self.relative_bias.cls()
+        from_cls, to_cls = terms.unbind(-1)
+        return from_cls, to_cls
 
     def _vectors(self, positions: int) -> tuple[Tensor, Tensor]:
         """Projected rows of the table for N positions and an untied [CLS], two of H×(N+1)×D."""

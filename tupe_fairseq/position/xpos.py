@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from ..base.errors import ConfigurationError
+from ..kernels.rotation import rotate
 from .base import PositionEncoding, Shape, check_at_least, register_position_encoding
-from .rope import RopeTheta, check_rotation, rotate_pairs
+from .rope import RopeTheta, check_rotation
 from .rope_scaling import frequencies
 from .tables import ConstantTable
 
@@ -72,6 +73,6 @@ class ExtrapolatablePosition(PositionEncoding):
             self._check_range(LARGEST_FP16, "make it larger, or use bf16 instead of fp16")
         dtype = q.dtype
         positions = slice(start, start + q.size(2))
-        turned_q = rotate_pairs(q, self.cos_q(dtype, positions), self.sin_q(dtype, positions))
-        turned_k = rotate_pairs(k, self.cos_k(dtype, positions), self.sin_k(dtype, positions))
+        turned_q = rotate(q, self.cos_q(dtype, positions), self.sin_q(dtype, positions))
+        turned_k = rotate(k, self.cos_k(dtype, positions), self.sin_k(dtype, positions))
         return turned_q, turned_k, v

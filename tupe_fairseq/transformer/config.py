@@ -27,7 +27,8 @@ class StackConfig:
         layerdrop: probability of skipping a layer in training (Fan et al. 2019).
         checkpoint_activations: recompute layers in the backward pass instead of storing them.
         attention_backend: a registered backend or "auto".
-        compile_layers: run the layers through torch.compile.
+        compile_layers: run the layers through torch.compile; None: from the first pass in training
+            on, on GPUs where that works.
         causal: mask later tokens, as a language model does.
         source_dim: width of the source that every layer attends to, or None without a source.
         final_norm: LayerNorm after the last layer; None: that of pre-LN layers.
@@ -49,7 +50,7 @@ class StackConfig:
     layerdrop: float = 0.0
     checkpoint_activations: bool = False
     attention_backend: str = "auto"
-    compile_layers: bool = False
+    compile_layers: bool | None = False
     causal: bool = False
     source_dim: int | None = None
     final_norm: bool | None = None

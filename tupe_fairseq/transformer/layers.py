@@ -8,11 +8,19 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ..attention import LayerPlan, Layout, Prepared, TupeMultiheadAttention, choose_backend
+from ..attention import (
+    ATTENTION_BACKENDS,
+    LayerPlan,
+    Layout,
+    Prepared,
+    TupeMultiheadAttention,
+    choose_backend,
+)
 from ..base.errors import BackendError
 from ..kernels.native import find_compiler
 from ..position import LayerTerms, PositionEncoding
 from ..position.initial import isolated_rng
+from .compiling import FASTER_ON, decide
 from .config import StackConfig
 
 
@@ -39,6 +47,8 @@ class Layers(nn.ModuleList):
     ):
         super().__init__()
         self.config = config
+        #: Whether the layers are compiled; None: it is decided in the first pass in training.
+        self.compiled = config.compile_layers
         #: What each layer does with positions.
         self.plans: list[LayerPlan] = []
         firsts: dict[tuple[PositionEncoding, int | None], int] = {}
@@ -60,10 +70,10 @@ class Layers(nn.ModuleList):
             first = firsts.setdefault((seen, window), index)
             plan = LayerPlan.of(seen, terms, window, first)
             # An unsupported encoding is an error now, not in the first batch.
-            features = plan.features(config.causal, config.compile_layers)
+            features = plan.features(config.causal, bool(self.compiled))
             choose_backend(config.attention_backend, features)
             self.plans.append(plan)
-        if config.compile_layers:
+        if self.compiled:
             self._compile()
 
     def __getitem__(self, index: Any) -> Any:
@@ -90,10 +100,22 @@ class Layers(nn.ModuleList):
         config = self.config
         causal = causal and config.causal
         backend = backend or config.attention_backend
+        compiled = self._are_compiled(x.device.type)
         return self.shared(
             lambda plan: plan.prepare(
-                encoding.at(plan.first), x, layout, backend, causal, config.compile_layers
+                encoding.at(plan.first), x, layout, backend, causal, compiled
             )
+        )
+
+    def take_packed(
+        self, encoding: PositionEncoding, x: Tensor, causal: bool, backend: str | None
+    ) -> bool:
+        """Whether all layers attend to packed tokens of x, B×T×C; arguments as in `prepare`."""
+        config = self.config
+        how = backend or config.attention_backend, causal and config.causal
+        compiled = self._are_compiled(x.device.type)
+        return all(
+            plan.takes_packed(encoding.at(plan.first), x, *how, compiled) for plan in self.plans
         )
 
     def shared(self, prepare: Callable[[LayerPlan], Prepared]) -> list[Prepared]:
@@ -122,6 +144,26 @@ class Layers(nn.ModuleList):
     def terms(self) -> list[LayerTerms | None]:
         """The encoding's terms in each layer."""
         return [attention.layer_terms for attention in self.attentions()]
+
+    def _are_compiled(self, device: str) -> bool:
+        """Whether the layers are compiled, which the first pass in training may decide."""
+        is_open = self.compiled is None and self.training and device in FASTER_ON
+        # Otherwise the user compiles the whole model.
+        if is_open and not torch.compiler.is_compiling():
+            self.compiled = decide(self, device, self._untraceable())
+            if self.compiled:
+                self._compile()
+        return bool(self.compiled)
+
+    def _untraceable(self) -> str | None:
+        """Why torch.compile cannot trace the backend that the user has chosen, or None."""
+        name = self.config.attention_backend
+        causal = self.config.causal
+        if name == "auto":
+            return None
+        backend = ATTENTION_BACKENDS[name]
+        reasons = (backend.unsupported(plan.features(causal, True)) for plan in self.plans)
+        return next((f"of {name}, {each}" for each in reasons if each), None)
 
     def _compile(self) -> None:
         """Compile layer by layer: the first takes as long as one, and serves all."""

@@ -94,7 +94,10 @@ class TransformerStack(nn.Module):
         elif wanted.source is not None:
             layout = Layout(batch, length, padding.mask)
         else:
-            layout = Layout.of(padding, batch, length)
+            packs = padding.lengths is not None and self.layers.take_packed(
+                self.embed_positions, x, wanted.causal, wanted.backend
+            )
+            layout = Layout.of(padding, batch, length, packs=packs)
         x = self.add_types(x, wanted.types)
         mask = None if padding is None else padding.mask
         in_attention = mask if layout.padding_mask is None else layout.padding_mask

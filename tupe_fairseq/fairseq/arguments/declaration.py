@@ -37,8 +37,11 @@ class RobertaArguments:
     """What `tupe_roberta` alone adds."""
 
     compile_layers: Annotated[
-        bool, "run the layers through torch.compile, which needs a C++ compiler", Mark.FREE
-    ] = False
+        bool | None,
+        "run the layers through torch.compile, which needs a C++ compiler; by default in training "
+        "on GPUs, where it works",
+        Mark.FREE,
+    ] = None
     checkpoint_activations: Annotated[
         bool,
         "recompute layers in the backward pass instead of storing their activations",
