@@ -57,12 +57,11 @@ wanted_installation() {
   cksum setup.py scripts/constraints.txt scripts/fairseq.txt scripts/environment.sh
 }
 
-# Run pip; an error is reported in one line. Python compiles what is imported, which is a part of
-# what pip would compile.
+# Run pip; an error is reported in one line.
 pip_install() {
   local log=.venv/install.log
-  .venv/bin/python -m pip install --progress-bar off --no-compile -c scripts/constraints.txt \
-    "$@" >"$log" 2>&1 && return
+  .venv/bin/python -m pip install --progress-bar off -c scripts/constraints.txt "$@" \
+    >"$log" 2>&1 && return
   if grep -q 'No matching distribution' "$log" && grep -q 'Failed to establish' "$log"; then
     fail "no network: pip cannot reach the package index (its output: $log)."
   fi

@@ -76,9 +76,10 @@ def collect(
         name = waiting.pop()
         texts[name], imported = _rewritten(name)
         waiting |= imported - texts.keys()
+    optional = sorted(filter(_needs_triton, texts))
     # Of any class, transformers saves the files that its file names.
     for index, name in enumerate(MODELS):
-        above = [CONFIGURATION, *list(MODELS)[index + 1 :]]
+        above = [CONFIGURATION, *list(MODELS)[index + 1 :], *optional]
         texts[name] = _with_imports(texts[name], sorted(texts.keys() - {name, *above}), above)
     # transformers finds the class of a model by that of its configuration, so that two models
     # with different code must not have configurations in equal files.
@@ -128,6 +129,19 @@ def _rewritten(module: str) -> tuple[str, frozenset[str]]:
     return HEADER.format(path=path.relative_to(ROOT)) + "".join(lines), frozenset(imported)
 
 
+@cache
+def _needs_triton(module: str) -> bool:
+    """Whether a module cannot be imported where triton is not installed."""
+    for node in _tree(module).body:
+        if isinstance(node, ast.Import) and "triton" in {each.name for each in node.names}:
+            return True
+        if isinstance(node, ast.ImportFrom) and node.level:
+            above = _target(module, node)
+            if any(_needs_triton(_origin(above, each.name)[0]) for each in node.names):
+                return True
+    return False
+
+
 def _target(module: str, node: ast.ImportFrom) -> str:
     """The module that a relative import names."""
     parts = module.split(".")[: -node.level]
@@ -152,12 +166,16 @@ def _origin(module: str, name: str) -> tuple[str, str | None]:
 def _with_imports(text: str, modules: list[str], above: list[str]) -> str:
     """The text with imports of these modules after its docstring.
 
-    Those `above` import this one, so their imports stand in a function that nothing calls.
+    Those `above` import this one or need triton, so their imports stand in a function that nothing
+    calls.
     """
     end = ast.parse(text).body[0].end_lineno
     lines = text.splitlines(keepends=True)
     imports = [f"from .{_flat(module)} import __doc__ as _\n" for module in modules]
     named = "\n# Names every file, for transformers to copy it.\n"
     later = [f"    from .{_flat(module)} import __doc__ as _\n" for module in above]
-    unused = ["\n\ndef _files() -> None:\n", '    """Names the files that import this one."""\n']
+    unused = [
+        "\n\ndef _files() -> None:\n",
+        '    """Names what this does not import."""\n',
+    ]
     return "".join((*lines[:end], named, *imports, *lines[end:], *unused, *later))
