@@ -29,8 +29,10 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor, halves: bool = False) -> Tensor:
     Returns:
         B×H×T×D, in the dtype of x.
     """
-    # torch.compile fuses torch's operators; tables that are trained need their own gradient.
+    # torch.compile fuses torch's operators; tables that are trained need their own gradient. On
+    # CPUs without gradients, a Function would do nothing but take time.
     by_operators = torch.compiler.is_compiling() or is_transformed()
+    by_operators |= x.is_cpu and not torch.is_grad_enabled()
     if by_operators or cos.requires_grad or sin.requires_grad:
         return _by_operators(x, cos, sin, halves, False)
     return _Rotation.apply(x, cos, sin, halves, False)

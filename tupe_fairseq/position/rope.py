@@ -72,9 +72,11 @@ class Rotation(nn.Module):
         self.cos = ConstantTable(angles.cos() * magnitude)
         self.sin = ConstantTable(angles.sin() * magnitude)
 
-    def at(self, positions: slice | Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines and sines at these positions, in fp64."""
-        return self.cos(torch.float64, positions), self.sin(torch.float64, positions)
+    def at(
+        self, positions: slice | Tensor, dtype: torch.dtype = torch.float64
+    ) -> tuple[Tensor, Tensor]:
+        """Cosines and sines at these positions, for tensors of this dtype."""
+        return self.cos(dtype, positions), self.sin(dtype, positions)
 
     def forward(self, tables: tuple[Tensor, Tensor], *vectors: Tensor) -> list[Tensor]:
         """Rotate tensors of B×H×T×D by what `at` returned for T positions."""
@@ -211,7 +213,7 @@ class RotaryPosition(PositionEncoding):
         self, q: Tensor, k: Tensor, v: Tensor, start: int = 0
     ) -> tuple[Tensor, Tensor, Tensor]:
         rotation = self.in_pass[0] if self.in_pass else self.rotation
-        tables = self.at_tokens or rotation.at(slice(start, start + q.size(2)))
+        tables = self.at_tokens or rotation.at(slice(start, start + q.size(2)), q.dtype)
         if self.rotates_values:
             q, k, v = rotation(tables, q, k, v)
         else:
