@@ -14,9 +14,12 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 for _library in ("onnxruntime", "onnxscript"):
     pytest.importorskip(_library, reason=f"{_library} is not installed")
 
+from tests.convert.samples import writes_onnx  # noqa: E402
 from tests.huggingface.encoders import NAMES, batch, build  # noqa: E402
 from tupe_fairseq.base.errors import UsageError  # noqa: E402
 from tupe_fairseq.huggingface import optimize  # noqa: E402
+
+pytestmark = writes_onnx
 
 
 @pytest.fixture(scope="module")

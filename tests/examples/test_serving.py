@@ -21,6 +21,7 @@ library = pytest.importorskip(
     "sentence_transformers", reason="sentence-transformers is not installed"
 )
 
+from tests.convert.samples import writes_onnx  # noqa: E402
 from tests.huggingface.deberta import RELEASED, SIZES  # noqa: E402
 from tupe_fairseq.huggingface import optimize  # noqa: E402
 
@@ -147,6 +148,7 @@ def test_precisions_keep_similarities(minilm, precision):
     torch.testing.assert_close(found, expected, rtol=0, atol=0.1)
 
 
+@writes_onnx
 def test_engine(place):
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     pytest.importorskip("onnxscript", reason="onnxscript is not installed")
