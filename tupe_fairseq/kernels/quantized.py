@@ -5,6 +5,7 @@ by row, in the same order by all kernels in C. oneDNN, a part of torch, multipli
 few rows, whose products take less time than its call, a kernel in C does.
 """
 
+import ctypes
 import functools
 from typing import Any
 
@@ -81,20 +82,20 @@ class QuantizedLinear(nn.Module):
         kernels = native.serving(rows)
         if kernels is None:
             q, ranges = _quantize(rows)
-            out = _scale(self._integers(q), ranges, self.sums, self.bias)
+            out = self._integers(q)
+            _scale(out, ranges, self.sums, self.bias)
         elif self._has_few(rows) and hasattr(kernels, "few_rows"):
-            out = self._few(rows)
+            out = self._few(kernels, rows)
         else:
-            q, ranges = _quantize_in_c(rows)
-            out = _scale_in_c(self._integers(q), ranges, self.sums, self.bias)
+            q, ranges = _quantize_in_c(kernels, rows)
+            out = self._integers(q)
+            _scale_in_c(kernels, out, ranges, self.sums, self.bias)
         return out.view(*x.shape[:-1], -1)
 
     def _has_few(self, rows: Tensor) -> bool:
         return len(rows) <= FEW_ROWS and rows.size(1) % FOUR == 0 and self.largest == LARGEST
 
-    def _few(self, x: Tensor) -> Tensor:
-        kernels = native.kernels()
-        assert kernels is not None
+    def _few(self, kernels: ctypes.CDLL, x: Tensor) -> Tensor:
         width = len(self.bias)
         fours = x.size(1) // FOUR
         shape = (-(-width // CHANNELS), fours, CHANNELS, FOUR)
@@ -102,7 +103,7 @@ class QuantizedLinear(nn.Module):
             whole = F.pad(self.weight, (0, 0, 0, -width % CHANNELS))
             blocks = whole.view(-1, CHANNELS, fours, FOUR)
             self.blocks = blocks.transpose(1, 2).contiguous()
-        q, ranges = _quantize_in_c(x)
+        q, ranges = _quantize_in_c(kernels, x)
         out = x.new_empty(len(x), width)
         kernels.few_rows(
             native.pointer(out, len(x), width),
@@ -162,9 +163,7 @@ def _quantize(x: Tensor) -> tuple[Tensor, Tensor]:
     return q.to(torch.uint8), torch.stack((step, low))
 
 
-def _quantize_in_c(x: Tensor) -> tuple[Tensor, Tensor]:
-    kernels = native.kernels()
-    assert kernels is not None
+def _quantize_in_c(kernels: ctypes.CDLL, x: Tensor) -> tuple[Tensor, Tensor]:
     count, width = x.shape
     q = torch.empty(count, width, dtype=torch.uint8)
     ranges = x.new_empty(2, count)
@@ -178,15 +177,15 @@ def _quantize_in_c(x: Tensor) -> tuple[Tensor, Tensor]:
     return q, ranges
 
 
-def _scale(out: Tensor, ranges: Tensor, sums: Tensor, bias: Tensor) -> Tensor:
-    """Step · out + low · sums + bias, N×O, in the memory of out."""
+def _scale(out: Tensor, ranges: Tensor, sums: Tensor, bias: Tensor) -> None:
+    """Let out, N×O, be step · out + low · sums + bias."""
     step, low = ranges[..., None]
-    return out.mul_(step).add_(torch.addcmul(bias, low, sums))
+    out.mul_(step).add_(torch.addcmul(bias, low, sums))
 
 
-def _scale_in_c(out: Tensor, ranges: Tensor, sums: Tensor, bias: Tensor) -> Tensor:
-    kernels = native.kernels()
-    assert kernels is not None
+def _scale_in_c(
+    kernels: ctypes.CDLL, out: Tensor, ranges: Tensor, sums: Tensor, bias: Tensor
+) -> None:
     count, width = out.shape
     kernels.scale_rows(
         native.pointer(out, count, width),
@@ -196,7 +195,6 @@ def _scale_in_c(out: Tensor, ranges: Tensor, sums: Tensor, bias: Tensor) -> Tens
         count,
         width,
     )
-    return out
 
 
 def _onednn(q: Tensor, packed: Tensor, scales: Tensor, zeros: Tensor) -> Tensor:

@@ -13,20 +13,14 @@ from ...position.relative import ByDistance, RelativeVectors
 
 
 class JoinedAttention(TupeMultiheadAttention):
-    """Self-attention with one projection, C -> 3C, which may scale the queries.
+    """Self-attention with one projection, C -> 3C, whose queries are scaled.
 
     Args:
         attention: whose sizes and output projection it has.
-        scale: a factor of the queries.
         terms: the layer's terms.
     """
 
-    def __init__(
-        self,
-        attention: TupeMultiheadAttention,
-        scale: float = 1.0,
-        terms: LayerTerms | None = None,
-    ):
+    def __init__(self, attention: TupeMultiheadAttention, terms: LayerTerms | None):
         width = attention.embed_dim
         bias = attention.q_proj.bias is not None
         with torch.device("meta"):
@@ -35,13 +29,10 @@ class JoinedAttention(TupeMultiheadAttention):
         for name in ("q_proj", "k_proj", "v_proj"):
             delattr(self, name)
         self.out_proj = attention.out_proj
-        self.scale = scale
         self.train(attention.training)
 
     def _project(self, x: Tensor, layout: Layout) -> tuple[Tensor, Tensor, Tensor]:
         q, k, v = project(x, self.qkv_proj).chunk(3, -1)
-        if self.scale != 1:
-            q = q * self.scale if torch.is_grad_enabled() else q.mul_(self.scale)
         heads = self.num_heads
         return layout.per_head(q, heads), layout.per_head(k, heads), layout.per_head(v, heads)
 
@@ -78,8 +69,7 @@ def join_products(stack: Any) -> None:
     """
     for layer in stack.layers:
         terms = layer.self_attn.layer_terms
-        joined = isinstance(layer.self_attn, JoinedAttention)
-        if not joined and (terms is None or isinstance(terms, DebertaTerms)):
+        if terms is None or isinstance(terms, DebertaTerms):
             layer.self_attn = _for_inference(layer.self_attn, stack.embed_positions)
 
 
@@ -88,7 +78,7 @@ def _for_inference(attention: Any, encoding: Any) -> JoinedAttention:
     terms = attention.layer_terms
     if terms is not None:
         terms = FixedTerms(terms, encoding, attention)
-    joined = JoinedAttention(attention, terms=terms)
+    joined = JoinedAttention(attention, terms)
     parts = [attention.q_proj, attention.k_proj, attention.v_proj]
     for name, _ in parts[0].named_parameters():
         q, k, v = (getattr(part, name) for part in parts)
