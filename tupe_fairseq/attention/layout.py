@@ -202,12 +202,17 @@ class Layout:
 
     def per_head(self, x: Tensor, heads: int) -> Tensor:
         """Tokens to cells of attention, by head: N×C or B×T×C -> B×H×T×D, or 1×H×N×D."""
-        return self.to_attention(x).unflatten(-1, (heads, -1)).transpose(1, 2)
+        # Without padding there is nothing to do, in each layer.
+        if self.batch_cells is not None:
+            x = self.to_attention(x)
+        return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
     def from_attention(self, x: Tensor) -> Tensor:
         """Cells of attention to tokens: B×T×C or 1×N×C -> N×C."""
+        if self.batch_cells is None:
+            return x
         if self.attention_cells is None:
-            return x.squeeze(0) if self.is_packed else x
+            return x.squeeze(0)
         return x.flatten(0, 1).index_select(0, self.attention_cells)
 
 

@@ -230,16 +230,11 @@ def of_some_rows(x: Tensor, product: Callable[..., Tensor], *arguments: Any) -> 
     oneDNN keeps a program of about 400 kB for each number of rows, and a server sees many.
     """
     rows = x.numel() // x.size(-1)
-    added = rows_to_add(rows)
+    added = -rows % (1 << max(0, rows.bit_length() - 5))
     if not added:
         return product(x, *arguments)
     padded = F.pad(x.flatten(0, -2), (0, 0, 0, added))
     return product(padded, *arguments)[:rows].view(*x.shape[:-1], -1)
-
-
-def rows_to_add(rows: int) -> int:
-    """How many more rows oneDNN computes; see `of_some_rows`."""
-    return -rows % (1 << max(0, rows.bit_length() - 5))
 
 
 class _Linear(torch.autograd.Function):

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ..base.errors import ConfigurationError
 from . import native
-from .linear import NO_ACTIVATION, rows_to_add
+from .linear import NO_ACTIVATION, of_some_rows
 
 #: The largest weight, and the largest on processors without VNNI, where a sum of two products of
 #: numbers in 8 bits overflows.
@@ -123,9 +123,7 @@ class QuantizedLinear(nn.Module):
             return (q.double() @ self.weight.double().t()).float() * self.scales
         if self.packed is None:
             self.packed = torch.ops.onednn.qlinear_prepack(self.weight, None)
-        added = rows_to_add(len(q))
-        whole = F.pad(q, (0, 0, 0, added)) if added else q
-        return _onednn(whole, self.packed, self.scales, self.zeros)[: len(q)]
+        return of_some_rows(q, _onednn, self.packed, self.scales, self.zeros)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in MADE}
