@@ -81,17 +81,17 @@ class Blocked(Backend):
     ) -> Tensor:
         inputs = prepared.inputs
         dtype = v.dtype
-        wide = widened(v.dtype)
         if p == 1:
             return v.new_zeros(*q.shape[:-1], v.size(-1))
         blocks = inputs.blocks
         fused = not p and relative is None
         if fused and blocks is not None and blocks.natively:
             return F.scaled_dot_product_attention(q, k, v, inputs.padding, scale=1.0)
-        if dtype != wide:
-            q = q.to(wide)
-            k = k.to(wide)
-            v = v.to(wide)
+        if dtype.itemsize == 2:
+            # Half precision is summed in fp32.
+            q = q.float()
+            k = k.float()
+            v = v.float()
         if blocks is None:
             # Vectors by distance meet this in empty batches alone: incremental decoding gives
             # them to `eager`.
@@ -140,6 +140,7 @@ def _divided(
     return Blocks(
         blocks,
         bias,
+        cells=None if bias is None else bias.cells,
         padding=None if padding is None else padding[:, 0],
         workspace=torch.empty(2, max(cells), dtype=dtype),
         share=sum(cells) / (heads * layout.batch * layout.length**2),

@@ -159,6 +159,7 @@ class Blocks:
     Attributes:
         blocks: the blocks; each inner list has those of the same queries, the largest first.
         bias: what positions add to the scores, or None.
+        cells: the bias as H×T×T, if it has been computed.
         padding: 0 at tokens, `HIDDEN` at padding, B×1×T, or None.
         workspace: memory for the cells of two blocks, 2×cells.
         share: of the cells, those in blocks; the others are padding or hidden.
@@ -173,6 +174,7 @@ class Blocks:
 
     blocks: list[list[Block]]
     bias: AttentionBias | None
+    cells: Tensor | None
     padding: Tensor | None
     workspace: Tensor
     share: float
@@ -182,11 +184,6 @@ class Blocks:
     by_torch: bool = False
     by_kernel: bool = False
     natively: bool = False
-
-    @property
-    def cells(self) -> Tensor | None:
-        """The bias as H×T×T, if it has been computed."""
-        return None if self.bias is None else self.bias.cells
 
     @property
     def hides(self) -> bool:

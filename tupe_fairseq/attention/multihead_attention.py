@@ -89,8 +89,9 @@ class TupeMultiheadAttention(Projections):
 
     def _products(self, x: Tensor) -> Sequence[Tensor]:
         """Queries, keys and values, of the shape of x each."""
-        modules = (self.q_proj, self.k_proj, self.v_proj)
-        return [project(x, each) for each in modules] if x.is_cpu else project_jointly(x, modules)
+        if x.is_cpu:
+            return project(x, self.q_proj), project(x, self.k_proj), project(x, self.v_proj)
+        return project_jointly(x, (self.q_proj, self.k_proj, self.v_proj))
 
     def _scales_apart(self) -> bool:
         """Whether the queries can be left unscaled: nothing but the backend reads them."""

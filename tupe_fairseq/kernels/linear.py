@@ -8,7 +8,7 @@ weight as it is stored. All round in fp32; they differ in the order of summation
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -37,7 +37,13 @@ def project(x: Tensor, module: nn.Module, gelu: bool = False) -> Tensor:
     What replaces such a module, or changes its output, is called: quantisation noise is a hook,
     and accelerate replaces ``forward`` where it offloads weights.
     """
-    if _is_plain(module):
+    # `_is_plain` written out: six calls in each layer are a notable share of a short text's time.
+    if (
+        type(module) is nn.Linear
+        and "forward" not in module.__dict__
+        and not (module._forward_pre_hooks or module._forward_hooks)
+        and not (module._backward_pre_hooks or module._backward_hooks)
+    ):
         out = linear(x, module.weight, module.bias)
         if gelu and not torch.is_grad_enabled():
             # In place: allocating a tensor of this size costs as much as gelu.
@@ -67,7 +73,7 @@ def project_jointly(x: Tensor, modules: Sequence[nn.Module]) -> Sequence[Tensor]
     return out.split([each.out_features for each in layers], -1)
 
 
-def _is_plain(module: nn.Module) -> TypeGuard[nn.Linear]:
+def _is_plain(module: nn.Module) -> bool:
     """Whether it is nn.Linear, and nothing sees or changes its inputs and outputs."""
     return (
         type(module) is nn.Linear
