@@ -104,11 +104,17 @@ def test_the_kernel(dtype, size, of_text, back, halves):
     if of_text:
         # As taken from one table: with the batch after the tokens
         cos, sin = (each.transpose(0, 2).contiguous().transpose(0, 2) for each in (cos, sin))
+    x.requires_grad_()
     out = torch.ops.tupe_fairseq.rotate(x, cos, sin, halves, back)
     assert out.transpose(1, 2).is_contiguous()
     # One rounding, after sums in fp32
     exact = by_complex(x, angles, halves, -1 if back else 1)
-    assert (out.double() - exact).abs().max() <= exact.abs().max() * torch.finfo(dtype).eps
+    eps = torch.finfo(dtype).eps
+    assert (out.double() - exact).abs().max() <= exact.abs().max() * eps
+    weights = torch.randn_like(x)
+    (found,) = torch.autograd.grad(out, x, weights)
+    exact = by_complex(weights, angles, halves, 1 if back else -1)
+    assert (found.double() - exact).abs().max() <= exact.abs().max() * eps
 
 
 @pytest.mark.usefixtures("kernels_of_triton")

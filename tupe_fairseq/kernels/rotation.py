@@ -1,7 +1,7 @@
 """Rotation of pairs of dimensions by tables of cosines and sines.
 
-The gradient of a rotation is the rotation back, so nothing but the tables is kept for it. On GPUs
-a Triton kernel rotates, in one pass over memory, and elsewhere torch.
+On GPUs a Triton kernel rotates, in one pass over memory, and its gradient is the rotation back.
+Elsewhere, torch rotates. Nothing but the tables is kept for the gradient.
 """
 
 import functools
@@ -29,33 +29,15 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor, halves: bool = False) -> Tensor:
     Returns:
         B×H×T×D, in the dtype of x.
     """
-    # torch.compile fuses torch's operators; tables that are trained need their own gradient. On
-    # CPUs without gradients, a Function would do nothing but take time.
+    # torch.compile fuses torch's operators; tables that are trained need their own gradient.
     by_operators = torch.compiler.is_compiling() or is_transformed()
-    by_operators |= x.is_cpu and not torch.is_grad_enabled()
-    if by_operators or cos.requires_grad or sin.requires_grad:
-        return _by_operators(x, cos, sin, halves, False)
-    return _Rotation.apply(x, cos, sin, halves, False)
+    by_operators |= cos.requires_grad or sin.requires_grad
+    if by_operators or x.dtype not in DTYPES or not _has_kernel(x.device.type):
+        return _by_operators(x, cos, sin, halves)
+    return _by_kernel(x, cos, sin, halves, False)
 
 
-class _Rotation(torch.autograd.Function):
-    """A rotation, or with `back` the inverse one; its gradient has a gradient too."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor, halves: bool, back: bool) -> Tensor:
-        ctx.save_for_backward(cos, sin)
-        ctx.how = halves, back
-        if _has_kernel(x.device.type) and x.dtype in DTYPES:
-            return _by_kernel(x, cos, sin, halves, back)
-        return _by_operators(x, cos, sin, halves, back)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        halves, back = ctx.how
-        return _Rotation.apply(gradient, *ctx.saved_tensors, halves, not back), *(None,) * 4
-
-
-def _by_operators(x: Tensor, cos: Tensor, sin: Tensor, halves: bool, back: bool) -> Tensor:
+def _by_operators(x: Tensor, cos: Tensor, sin: Tensor, halves: bool) -> Tensor:
     width = 2 * cos.size(-1)
     turned = x[..., :width]
     if halves:
@@ -63,26 +45,14 @@ def _by_operators(x: Tensor, cos: Tensor, sin: Tensor, halves: bool, back: bool)
     else:
         first = turned[..., 0::2]
         second = turned[..., 1::2]
-    first, second = (_back if back else _forth)(first, second, cos, sin)
+    # Few passes over memory, which take most of the time.
+    turned_first = torch.addcmul(first * cos, second, sin, value=-1)
+    turned_second = torch.addcmul(first * sin, second, cos)
     if halves:
-        turned = torch.cat((first, second), -1).type_as(x)
+        turned = torch.cat((turned_first, turned_second), -1).type_as(x)
     else:
-        turned = torch.stack((first, second), -1).flatten(-2).type_as(x)
+        turned = torch.stack((turned_first, turned_second), -1).flatten(-2).type_as(x)
     return turned if width == x.size(-1) else torch.cat((turned, x[..., width:]), -1)
-
-
-def _forth(x: Tensor, y: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-    """The points (x, y), rotated, in the dtype of the tables.
-
-    Few passes over memory, which take most of the time.
-    """
-    return torch.addcmul(x * cos, y, sin, value=-1), torch.addcmul(x * sin, y, cos)
-
-
-def _back(x: Tensor, y: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-    """The points (x, y), rotated back; products are rounded as in autograd's gradient."""
-    of_x, of_y = ([(part * table).type_as(x) for table in (cos, sin)] for part in (x, y))
-    return of_x[0] + of_y[1], of_y[0] - of_x[1]
 
 
 @functools.cache
@@ -93,7 +63,7 @@ def _has_kernel(device: str) -> bool:
 
 @torch.library.custom_op("tupe_fairseq::rotate", mutates_args=())
 def _by_kernel(x: Tensor, cos: Tensor, sin: Tensor, halves: bool, back: bool) -> Tensor:
-    """As `rotate`, without a gradient; in memory, the heads of a token are side by side."""
+    """As `rotate`, or with `back` the inverse; in memory, the heads of a token are side by side."""
     from .triton_rotation import launch
 
     out = _like(x)
@@ -105,3 +75,17 @@ def _by_kernel(x: Tensor, cos: Tensor, sin: Tensor, halves: bool, back: bool) ->
 def _like(x: Tensor, *_: Any) -> Tensor:
     batch, heads, length, width = x.shape
     return x.new_empty(batch, length, heads, width).transpose(1, 2)
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    _, cos, sin, halves, back = inputs
+    ctx.save_for_backward(cos, sin)
+    ctx.how = halves, back
+
+
+def _gradient(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    halves, back = ctx.how
+    return _by_kernel(gradient, *ctx.saved_tensors, halves, not back), *(None,) * 4
+
+
+_by_kernel.register_autograd(_gradient, setup_context=_keep)
