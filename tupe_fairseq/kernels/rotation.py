@@ -63,7 +63,7 @@ def _has_kernel(device: str) -> bool:
 
 @torch.library.custom_op("tupe_fairseq::rotate", mutates_args=())
 def _by_kernel(x: Tensor, cos: Tensor, sin: Tensor, halves: bool, back: bool) -> Tensor:
-    """As `rotate`, or with `back` the inverse; in memory, the heads of a token are side by side."""
+    """As `rotate`, or with `back` the inverse; in memory, a token's heads are side by side."""
     from .triton_rotation import launch
 
     out = _like(x)
