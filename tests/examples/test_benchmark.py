@@ -1,9 +1,12 @@
 """examples/study/benchmark.py: one of its trials on toy data, with its report."""
 
+import shutil
+
 import pytest
 
 from examples.shared.results import read_results, rows
-from examples.study import benchmark, encodings
+from examples.study import benchmark, benchmark_overview, encodings
+from tests import ROOT
 
 #: After --; the last of two equal flags counts.
 SMALLER = (
@@ -34,3 +37,10 @@ def test_options_of_encodings():
     assert encodings.flags_of("tupe_r+tie_cls=false+num_buckets=8") == [
         *("--position-encoding", "tupe_r", "--no-tie-cls", "--num-buckets", "8")
     ]
+
+
+def test_overview(tmp_path, monkeypatch):
+    shutil.copy(ROOT / "examples" / "study" / "benchmark" / "results.json", tmp_path)
+    monkeypatch.setattr("sys.argv", ["benchmark_overview", str(tmp_path)])
+    benchmark_overview.main()
+    assert b"benchmark_overview" in (tmp_path / "overview.png").read_bytes()
