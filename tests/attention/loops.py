@@ -20,19 +20,20 @@ from tests.attention.cases import (
 from tupe_fairseq.position import POSITION_ENCODINGS
 
 
-def _references() -> dict[str, Callable]:
-    """For an encoding of position/NAME.py, `attend` of reference/NAME.py, or `attend_LAST`."""
+def references(function: str) -> dict[str, Callable]:
+    """For encodings of position/NAME.py, `function` of reference/NAME.py, or `function_LAST`."""
     found = {}
     for name, cls in POSITION_ENCODINGS.items():
         file = cls.__module__.rpartition(".")[2]
         loops = vars(importlib.import_module(f"tests.reference.{file}"))
-        # Others enter the input: test_input_encodings.py.
-        if attend := loops.get(f"attend_{name.rpartition('_')[2]}", loops.get("attend")):
-            found[name] = attend
+        last = name.rpartition("_")[2]
+        if loop := loops.get(f"{function}_{last}", loops.get(function)):
+            found[name] = loop
     return found
 
 
-REFERENCES = _references()
+#: Others enter the input: test_input_encodings.py.
+REFERENCES = references("attend")
 DTYPES = (torch.float64, torch.float32, torch.bfloat16)
 #: Length, and padding at the end of each of two sentences.
 SENTENCES = ((1, None), (2, (0, 1)), (7, None), (7, (3, 0)))

@@ -13,6 +13,7 @@ from tests import ROOT
 from tests.convert import samples
 from tests.convert.samples import refused, run
 from tests.fairseq_commands import train_translation
+from tupe_fairseq.convert.architectures import ARCHITECTURES
 from tupe_fairseq.convert.formats import huggingface, onnx
 
 pytest.importorskip("transformers", reason="transformers is not installed")
@@ -60,7 +61,7 @@ def copy(directories, tmp_path):
         (
             KINDS,
             {"model_type": "vit"},
-            "supported are: roberta, bert, xlm-roberta, camembert, deberta-v2, modernbert, ",
+            f"supported are: {', '.join(each.model_type for each in ARCHITECTURES)}",
         ),
         (KINDS, {"model_type": ["bert"]}, "config.json cannot be read"),
         (KINDS, {"num_hidden_layers": 10**9}, "has 2 layers, but config.json beside it has"),

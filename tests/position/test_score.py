@@ -6,22 +6,13 @@ from torch import nn
 
 from tests.attention.cases import EMBED_DIM, ENCODINGS, NUM_HEADS, Weighing, normal, run
 from tests.attention.cases import build as build_attention
+from tests.attention.loops import references
 from tests.covering import covering
-from tests.reference import alibi, fire, kerple, sandwich, t5, tupe
 from tests.tolerances import assert_close, assert_gradients_close, assert_not_zero, assert_zero
 from tupe_fairseq.position import build_position_encoding
 
 LENGTH = 9
-SCORES = {
-    "alibi": alibi.positional_score,
-    "fire": fire.positional_score,
-    "kerple_log": kerple.logarithmic_score,
-    "kerple_power": kerple.power_score,
-    "sandwich": sandwich.positional_score,
-    "t5": t5.positional_score,
-    "tupe_a": tupe.positional_score,
-    "tupe_r": tupe.positional_score,
-}
+SCORES = references("positional_score")
 CASES = [case for case, (name, _) in ENCODINGS.items() if name in SCORES]
 #: Queries T, keys S, position of the first query.
 CELLS = ((1, 1, 0), (6, 6, 0), (9, 9, 0), (4, 9, 0), (1, 9, 8), (3, 7, 2), (2, 9, 7))

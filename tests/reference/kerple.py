@@ -30,5 +30,5 @@ def power(h, i, j, positions, num_heads):
     return -a * p.mul(math.log(abs(i - j))).exp() if i != j else 0 * (p + a)
 
 
-logarithmic_score, attend_log = biased(logarithmic)
-power_score, attend_power = biased(power)
+positional_score_log, attend_log = biased(logarithmic)
+positional_score_power, attend_power = biased(power)

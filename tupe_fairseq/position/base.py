@@ -145,7 +145,7 @@ class PositionEncoding(nn.Module):
         Args:
             queries: number of queries T, at positions start, ..., start + T − 1 < S.
             keys: number of keys S, at positions 0, ..., S - 1.
-            start: position of the first query (not 0 in incremental decoding).
+            start: position of the first query.
 
         Returns:
             The term already scaled, or None where the encoding has none.
