@@ -4,7 +4,8 @@
 
 Needs triton, whose wheel has the assembler. A row for each kernel and size of vectors: registers
 of a thread, instructions that spill them, shared memory, and instructions that a thread executes
-per cell of the scores, in the loop over whole tiles. Dropout is on, the bias is trained.
+per cell of the scores, in the loop over whole tiles. Dropout is on, the bias is trained;
+--distances has DeBERTa's terms in its place.
 """
 
 import argparse
@@ -30,24 +31,34 @@ TYPES = {
     **dict.fromkeys(("scale", "rescale", "log_rescale"), "fp32"),
     "d_bias": "*bf16",
     "random": "*i32",
-    "starts": "*i64",
-    "lengths": "*i64",
+    "starts": "*i32",
+    "ends": "*i32",
 }
+#: What DeBERTa has and TUPE has not.
+DISTANCES = ("by_query", "by_key")
+TYPES |= dict.fromkeys(DISTANCES, "*bf16")
 SUMMED = ("bias_sum", SUM)
 #: Divisible by 16, as Triton finds at a launch with 512 tokens.
-ALIGNED = {"q_row", "k_row", "v_row", "bias_head", "bias_row", "ds_row", "rows_of_all", "longest"}
+ALIGNED = {"q_row", "k_row", "v_row", "bias_head", "bias_row", "ds_row", "table_row"}
+ALIGNED |= {"rows_of_all", "longest"}
 
 
-def compiled(name: str, gpu: int, tile: Tiles, width: int):
+def compiled(name: str, gpu: int, tile: Tiles, width: int, distances: bool):
     """The compiled kernel, for vectors of this width."""
     kernel = getattr(triton_kernels, name)
     constants = {"BM": tile.BM, "BN": tile.BN}
     constants |= {"WIDTH": width, "D": width, "hidden": None}
+    constants |= {"bias": None} if distances else dict.fromkeys(DISTANCES)
     names = kernel.arg_names
     constants = {name: value for name, value in constants.items() if name in names}
     signature = {each: TYPES.get(each, "i32") for each in names}
     signature |= dict.fromkeys(constants, "constexpr")
-    aligned = [each for each in names if signature[each][0] == "*" or each in ALIGNED]
+    # Of numbers by distance, the kernels get the address of distance 0.
+    aligned = [
+        each
+        for each in names
+        if (signature[each][0] == "*" or each in ALIGNED) and each not in DISTANCES
+    ]
     source = ASTSource(
         kernel,
         signature,
@@ -87,9 +98,9 @@ def loops(text: str) -> list[int]:
     return found
 
 
-def row(name: str, gpu: int, tile: Tiles, width: int) -> str:
+def row(name: str, gpu: int, tile: Tiles, width: int, distances: bool) -> str:
     """A row of the table."""
-    made = compiled(name, gpu, tile, width)
+    made = compiled(name, gpu, tile, width, distances)
     registers, text = disassembled(made.asm["cubin"])
     instructions = collections.Counter(re.findall(r"\b(STL|LDL|HGMMA|HMMA)\b", text))
     spills = instructions["STL"] + instructions["LDL"]
@@ -119,6 +130,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gpus", type=int, nargs="+", default=[90, 80])
     parser.add_argument("--widths", type=int, nargs="+", default=[64, 128])
+    parser.add_argument("--distances", action="store_true", help="DeBERTa's terms, and no bias")
     parser.add_argument("--tiles", type=parsed, nargs="+", help="KERNEL:QUERIESxKEYS:WARPS:STAGES")
     arguments = parser.parse_args()
     print(
@@ -126,7 +138,7 @@ def main() -> None:
     )
     for gpu, width in itertools.product(arguments.gpus, arguments.widths):
         for name, tile in arguments.tiles or chosen(gpu, width):
-            print(row(name, gpu, tile, width), flush=True)
+            print(row(name, gpu, tile, width, arguments.distances), flush=True)
 
 
 if __name__ == "__main__":

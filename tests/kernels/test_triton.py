@@ -21,9 +21,10 @@ EXACT = 1e-6
 
 
 def packed(lengths, padding=PADDING):
-    """`starts`, `lengths`, `longest` and the number of rows."""
+    """Rows of the first token and after the last token of each sequence."""
     count = torch.tensor(lengths, device=DEVICE)
-    return count.cumsum(0) - count + padding * torch.arange(1, len(lengths) + 1).to(count), count
+    ends = count.cumsum(0) + padding * torch.arange(1, len(lengths) + 1).to(count)
+    return ends - count, ends
 
 
 def tensors(lengths, heads, width, dtype, padding=PADDING):
@@ -50,12 +51,12 @@ def mask(lengths, heads, p, padding=PADDING, seed=3):
     rows = sum(lengths) + padding * len(lengths)
     q = torch.zeros(rows, heads, WIDEST, device=DEVICE)
     v = torch.zeros_like(q)
-    for start, length in zip(*packed(lengths, padding), strict=True):
+    for start, length in zip(packed(lengths, padding)[0], lengths, strict=True):
         v[start : start + length] = torch.eye(WIDEST, device=DEVICE)[:length, None]
     out = run(q, q, v, None, lengths, padding, seed, dropout=p)
     return [
         (out[start : start + length, :, :length] > 0).transpose(0, 1)
-        for start, length in zip(*packed(lengths, padding), strict=True)
+        for start, length in zip(packed(lengths, padding)[0], lengths, strict=True)
     ]
 
 
@@ -63,7 +64,7 @@ def expected(q, k, v, bias, lengths, padding=PADDING, hidden=None, scale=1.0, dr
     """Sequence by sequence, in the dtype of q."""
     out = torch.zeros_like(v)
     kept = mask(lengths, q.size(1), dropout, padding) if dropout else [1] * len(lengths)
-    for start, length, keep in zip(*packed(lengths, padding), kept, strict=True):
+    for start, length, keep in zip(packed(lengths, padding)[0], lengths, kept, strict=True):
         rows = torch.arange(start, start + length, device=DEVICE)
         of_q, of_k, of_v = (x[rows].transpose(0, 1) for x in (q, k, v))
         scores = of_q @ of_k.mT * scale
@@ -176,8 +177,7 @@ def test_memory_of_long_texts():
     half = {"dtype": torch.bfloat16, "device": "meta"}
     q = torch.empty(batch * length, heads, 64, **half)
     by_keys = triton_attention.transposed(torch.empty(heads, length, length, **half))
-    starts = torch.empty(batch, dtype=torch.int64, device="meta")
-    launch = Launch(q, q, q, by_keys, None, None, starts, starts, length, 1.0, 0.1)
+    launch = Launch(q, q, q, by_keys, *(None,) * 6, length, 1.0, 0.1)
     chunks = [ds for _, ds in launch.chunks()]
     assert sum(len(ds) for ds in chunks) == heads
     assert (chunks[0].numel() + by_keys.numel()) * by_keys.itemsize <= 1 << 30
@@ -276,7 +276,7 @@ def test_registration():
     operator = torch.ops.tupe_fairseq.attention.default
     inputs = tensors((17, 9), 1, 16, torch.half)
     random = torch.ones(2, 1, len(inputs[0]), dtype=torch.int32, device=DEVICE)
-    where = *packed((17, 9)), 17, 1.0, 0.1, True
+    where = None, None, *packed((17, 9)), 17, 1.0, 0.1, True
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
     torch.library.opcheck(operator, (*inputs, None, None, random, *where), test_utils=checks)
     compiled = torch.compile(run, backend="aot_eager", fullgraph=True)

@@ -47,7 +47,8 @@ class Inputs:
         keys: dimensions that are appended to the keys, 1×H×S×E.
         blocks: how the cells are divided.
         by_keys: the bias with keys before queries, H×T×T, for gradients.
-        sequences: first row and number of cells of each sequence, B each.
+        sequences: row of the first cell of each sequence, and that after its last token, B each;
+            None where all have T tokens.
         cumulative: packed tokens of the first 0, ..., B sequences, B + 1 in int32.
         scales: whether `attend` gets queries that are not scaled, and multiplies products with
             keys by the scale of `Prepared`.
@@ -75,6 +76,7 @@ class Prepared:
         encoding: as these layers see it; None in cross-attention.
         start: position of the first query.
         scale: factor of products of queries and keys, where the queries do not contain it.
+        random: one layer's part of `Backend.random_numbers`, or None.
     """
 
     backend: "Backend"
@@ -83,6 +85,7 @@ class Prepared:
     encoding: PositionEncoding | None = None
     start: int = 0
     scale: float = 1.0
+    random: Tensor | None = None
 
 
 class Backend:
@@ -128,6 +131,10 @@ class Backend:
             What `attend` finds in `prepared.inputs`.
         """
         raise NotImplementedError
+
+    def random_numbers(self, prepared: Prepared, layers: int) -> Tensor | None:
+        """Random numbers for dropout in L layers, L×...; None where `attend` draws its own."""
+        return None
 
     def attend(
         self,

@@ -1,7 +1,7 @@
 """TUPE-A by a fused kernel without a mask: positions are dimensions of queries and keys.
 
 [q_i; p_i U^Q/√(2D)] · [k_j; p_j U^K] is the score of TUPE-A. Two of these dimensions untie [CLS]
-(`AttentionBias.with_untied_cls`), one more masks padding: 1 in the query, a large negative
+(`AttentionBias.vectors`), one more masks padding: 1 in the query, a large negative
 number in the key. No T×T tensor exists, and dropout is the kernel's own.
 """
 
@@ -38,8 +38,8 @@ class Flash(Backend):
             cumulative = cumulative_lengths(layout)
             return Inputs(padding=padding, cumulative=cumulative, scales=cumulative is not None)
         # H×T×E -> 1×H×T×E
-        parts = bias.to(dtype).parts()
-        return Inputs(padding=padding, queries=parts["queries"][None], keys=parts["keys"][None])
+        queries, keys = (x.to(dtype)[None] for x in bias.vectors())
+        return Inputs(padding=padding, queries=queries, keys=keys)
 
     def attend(
         self,

@@ -1,7 +1,13 @@
-"""Attention with a dense bias by the project's Triton kernels, on GPUs.
+"""Attention with a dense bias, or vectors by distance, by the project's Triton kernels, on GPUs.
 
 The bias is read once for all sequences of a batch, its gradient is summed without atomics, and
-nothing is computed for padding at the end of a sequence.
+nothing is computed for padding at the end of a sequence. A window and causal order are a bias
+whose hidden cells are computed too.
+
+DeBERTa's terms of content and position take two tables, 2·N·H·(2T − 1) numbers, where `sdpa`
+takes several tensors of B·H·T² numbers in both passes, and a bias for each sequence. `sdpa` still
+computes what Transformer-XL adds to queries and keys, and other queries than keys (incremental
+decoding, attention to a source).
 """
 
 from dataclasses import replace
@@ -12,7 +18,7 @@ from torch import Tensor
 
 from ..kernels import triton_attention
 from ..position.bias import AttentionBias
-from ..position.relative import RelativeVectors
+from ..position.relative import ByDistance, RelativeVectors
 from .backend import ATTENTION_BACKENDS, Feature, Inputs, Prepared
 from .fused import cumulative_lengths, packed_attention, takes_packed
 from .layout import Layout
@@ -24,23 +30,24 @@ ALIGNED = 16
 
 
 class Triton(Sdpa):
-    """For encodings with a bias; torch's kernels compute what has none, and other queries."""
+    """For encodings that add to the scores; torch's kernels compute the others."""
 
     name = "triton"
-    supports = frozenset({Feature.DISTANCE, Feature.DECODER, Feature.WINDOW, Feature.COMPILED})
+    supports = frozenset(Feature) - {Feature.RELATIVE_VALUES}
 
     def unavailable(self, device: str) -> str | None:
         return triton_attention.unavailable(device)
 
     def takes_packed(self, has_bias: bool, width: int, dtype: torch.dtype, device: str) -> bool:
-        if has_bias:
-            return dtype in DTYPES and width <= triton_attention.WIDEST
-        return takes_packed(width, dtype, device)
+        if width > triton_attention.WIDEST:
+            return False
+        return dtype in DTYPES if has_bias else takes_packed(width, dtype, device)
 
     def prepare(
         self, bias: AttentionBias | None, layout: Layout, heads: int, dtype: torch.dtype
     ) -> Inputs:
         inputs = super().prepare(bias, layout, heads, dtype)
+        inputs = replace(inputs, sequences=_sequences(layout))
         if inputs.bias is None:
             cumulative = cumulative_lengths(layout)
             return replace(inputs, cumulative=cumulative, scales=cumulative is not None)
@@ -51,8 +58,17 @@ class Triton(Sdpa):
         missing = -dense.size(-1) % ALIGNED
         aligned = F.pad(dense, (0, missing))[..., : dense.size(-1)] if missing else dense
         by_keys = triton_attention.transposed(aligned) if torch.is_grad_enabled() else None
-        sequences = _sequences(layout, aligned.device)
-        return replace(inputs, bias=aligned, by_keys=by_keys, sequences=sequences, scales=True)
+        return replace(inputs, bias=aligned, by_keys=by_keys, scales=True)
+
+    def random_numbers(self, prepared: Prepared, layers: int) -> Tensor | None:
+        bias = prepared.inputs.bias
+        if bias is None or bias.dim() == 4:
+            return None
+        layout = prepared.layout
+        rows = layout.batch * layout.length
+        if layout.is_packed and layout.positions is not None:
+            rows = len(layout.positions)
+        return triton_attention.random_numbers(rows, len(bias), bias.device, layers)
 
     def attend(
         self,
@@ -66,10 +82,10 @@ class Triton(Sdpa):
         inputs = prepared.inputs
         layout = prepared.layout
         width = q.size(-1)
-        if inputs.cumulative is not None:
+        if relative is None and inputs.bias is None and inputs.cumulative is not None:
             where = inputs.cumulative, layout.length
             return packed_attention(q, k, v, *where, p, prepared.scale)
-        if inputs.bias is None or inputs.sequences is None or width > triton_attention.WIDEST:
+        if not _has_kernel(q, prepared, relative):
             scaled = q if prepared.scale == 1 else q * prepared.scale
             return super().attend(scaled, k, v, prepared, p, relative)
         # The kernels require values as wide as keys. B×H×T×E -> B·T×H×E, or 1×H×N×E -> N×H×E
@@ -79,11 +95,15 @@ class Triton(Sdpa):
         if inputs.padding is not None and layout.lengths is None:
             # It may be anywhere: B×1×1×T -> B·T
             hidden = inputs.padding.float().flatten()
+        for_queries = for_keys = None
+        if relative is not None:
+            of_layer = relative.for_queries, relative.for_keys
+            for_queries, for_keys = (_vectors(x, q.size(1), layout.length) for x in of_layer)
         out = triton_attention.attention(
             of_q,
             of_k,
             of_v,
-            *inputs.sequences,
+            *(inputs.sequences or (None, None)),
             longest=layout.length,
             bias=inputs.bias,
             hidden=hidden,
@@ -91,21 +111,53 @@ class Triton(Sdpa):
             dropout=p,
             padded=inputs.padding is not None,
             by_keys=inputs.by_keys,
+            random=prepared.random,
+            for_queries=for_queries,
+            for_keys=for_keys,
         )
         # B·T×H×E -> B×H×T×D, or N×H×E -> 1×H×N×D
         return out.unflatten(0, (-1, q.size(2))).transpose(1, 2)[..., : v.size(-1)]
 
 
-def _sequences(layout: Layout, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Row of the first cell of each sequence, and its cells up to the last token."""
-    if layout.ends is not None and layout.is_packed:
-        starts = F.pad(layout.ends, (1, 0))
-        return starts[:-1], starts.diff()
-    starts = torch.arange(layout.batch, device=device) * layout.length
-    if layout.padding_mask is None:
-        return starts, torch.full_like(starts, layout.length)
-    ends = torch.arange(1, layout.length + 1, device=device)
-    return starts, (ends * ~layout.padding_mask).amax(1)
+def _has_kernel(q: Tensor, prepared: Prepared, relative: RelativeVectors | None) -> bool:
+    """Whether the Triton kernels compute this layer's attention."""
+    bias = prepared.inputs.bias
+    if prepared.layout.other_queries or q.size(-1) > triton_attention.WIDEST:
+        return False
+    if relative is None:
+        return bias is not None and bias.dim() == 3
+    return (
+        q.dtype in DTYPES
+        and relative.for_values is None
+        and relative.query_bias is None
+        and relative.key_bias is None
+    )
+
+
+def _vectors(table: ByDistance | None, heads: int, length: int) -> Tensor | None:
+    """The vectors of the distances from 1 − T to T − 1, H×(2T−1)×D."""
+    if table is None:
+        return None
+    near = table.within(length, length)
+    vectors = near.vectors
+    if vectors.size(1) < 2 * length - 1:
+        distance = torch.arange(1 - length, length, device=vectors.device)
+        rows = (distance - near.first).clamp(0, vectors.size(1) - 1)
+        vectors = vectors.index_select(1, rows)
+    return vectors.expand(heads, -1, -1)
+
+
+def _sequences(layout: Layout) -> tuple[Tensor, Tensor] | None:
+    """The first row of each sequence, and the row after its last token; None: T rows each."""
+    cumulative = cumulative_lengths(layout)
+    if cumulative is not None:
+        return cumulative[:-1], cumulative[1:]
+    mask = layout.padding_mask
+    if mask is None or layout.other_queries:
+        return None
+    starts = torch.arange(layout.batch, device=mask.device) * layout.length
+    lengths = torch.arange(1, layout.length + 1, device=mask.device) * ~mask
+    return starts, starts + lengths.amax(1)
 
 
 ATTENTION_BACKENDS.register(Triton.name)(Triton())

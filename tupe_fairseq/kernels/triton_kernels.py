@@ -1,8 +1,12 @@
 """Triton kernels of attention under a bias that the sequences of a batch share.
 
-Tokens are packed: sequence b is the rows starts[b], ..., starts[b] + lengths[b] − 1 of q, k and v,
-N×H·D. Its query i and its key j read the cell (i, j) of the bias, H×T×T. T is `longest`, and all
-scores are in fp32.
+Tokens are packed: sequence b is the rows starts[b], ..., ends[b] − 1 of q, k and v, N×H·D. Without
+`starts`, each sequence has T rows, where T is `longest`. Its query i and its key j read the cell
+(i, j) of the bias, H×T×T. All scores are in fp32.
+
+`by_query` and `by_key` hold what a query or a key adds at each distance: rows of `table_row`
+numbers for the N tokens of each head. They begin at distance 0, so the cell (i, j) reads number
+j − i of query i and of key j.
 
 A cell (i, j) is dropped where the 32-bit product of a random odd number of row i and a random
 number of row j is below a threshold. The product is uniform, cells in one row are independent,
@@ -54,17 +58,44 @@ def _cells(x, stride, i, j, inside, EDGE: tl.constexpr):
 
 
 @triton.jit
+def _length(starts, ends, b, longest):
+    """The length of a sequence."""
+    if starts is None:
+        return longest
+    return (tl.load(ends + b) - tl.load(starts + b)).to(tl.int32)
+
+
+@triton.jit
+def _sequence(starts, ends, b, longest):
+    """The first row of a sequence, and its length."""
+    start = b.to(tl.int64) * longest if starts is None else tl.load(starts + b).to(tl.int64)
+    return start, _length(starts, ends, b, longest)
+
+
+@triton.jit
+def _add_by_distance(
+    s, by_query, by_key, table, table_row, i, j, inside, EDGE: tl.constexpr
+):  # fmt: skip
+    """Scores of rows i and columns j of a sequence whose numbers begin at `table`."""
+    if by_query is not None:
+        s += _cells(by_query + table, table_row - 1, i, j, inside, EDGE)
+    if by_key is not None:
+        s += _cells(by_key + table, table_row + 1, j, -i, inside, EDGE)
+    return s
+
+
+@triton.jit
 def forward(
-    q, k, v, bias, hidden, random, starts, lengths, out, lse,
-    q_row, k_row, v_row, bias_head, bias_row, batch, heads, rows_of_all, scale, threshold, rescale,
+    q, k, v, bias, hidden, random, by_query, by_key, starts, ends, out, lse,
+    q_row, k_row, v_row, bias_head, bias_row, table_row, longest, batch, heads, rows_of_all, head0,
+    scale, threshold, rescale,
     WIDTH: tl.constexpr, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """BM queries of one sequence and head: their output, and their logsumexp to base 2."""
     # The sequences of one head are neighbours: its bias stays in the cache.
     b = tl.program_id(1) % batch
-    h = tl.program_id(1) // batch
-    start = tl.load(starts + b).to(tl.int64)
-    length = tl.load(lengths + b)
+    h = head0 + tl.program_id(1) // batch
+    start, length = _sequence(starts, ends, b, longest)
     i = tl.program_id(0) * BM + tl.arange(0, BM)
     if tl.program_id(0) * BM >= length:
         return
@@ -75,6 +106,7 @@ def forward(
     if bias is not None:
         bias += h.to(tl.int64) * bias_head
     of_head = h * rows_of_all + start
+    table = (of_head - head0 * rows_of_all) * table_row
     Q = _vectors(q, i, q_row, seen, WIDTH, D, True)
     if random is not None:
         r = _numbers(random + of_head, i, seen, True) | 1
@@ -93,6 +125,10 @@ def forward(
             s = tl.dot(Q, tl.trans(K), input_precision="ieee") * scale
             if bias is not None:
                 s += _cells(bias, bias_row, clamped[:, None], j[None, :], inside[None, :], edge)
+            s = _add_by_distance(
+                s, by_query, by_key, table, table_row,
+                clamped[:, None], j[None, :], inside[None, :], edge,
+            )  # fmt: skip
             if hidden is not None:
                 s += _numbers(hidden + start, j, inside, edge)[None, :]
             if edge:
@@ -135,8 +171,9 @@ def deltas(
 
 @triton.jit
 def keys_values(
-    q, k, v, bias, hidden, random, starts, lengths, d_out, lse, delta, dk, dv, ds,
-    q_row, k_row, v_row, bias_head, bias_row, ds_row, batch, heads, rows_of_all, head0,
+    q, k, v, bias, hidden, random, by_query, by_key, starts, ends, d_out, lse, delta, dk, dv, ds,
+    q_row, k_row, v_row, bias_head, bias_row, table_row, ds_row, longest, batch, heads,
+    rows_of_all, head0,
     scale, threshold, log_rescale,
     WIDTH: tl.constexpr, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
@@ -148,8 +185,7 @@ def keys_values(
     """
     b = tl.program_id(1) % batch
     h = head0 + tl.program_id(1) // batch
-    start = tl.load(starts + b).to(tl.int64)
-    length = tl.load(lengths + b)
+    start, length = _sequence(starts, ends, b, longest)
     j = tl.program_id(0) * BN + tl.arange(0, BN)
     if tl.program_id(0) * BN >= length:
         return
@@ -162,6 +198,7 @@ def keys_values(
         bias += h.to(tl.int64) * bias_head
     ds += tl.program_id(1).to(tl.int64) * ds_row * ds_row
     of_head = h * rows_of_all + start
+    table = (of_head - head0 * rows_of_all) * table_row
     K = _vectors(k, j, k_row, seen, WIDTH, D, True)
     V = _vectors(v, j, v_row, seen, WIDTH, D, True)
     if random is not None:
@@ -181,6 +218,10 @@ def keys_values(
             s = tl.dot(K, tl.trans(Q), input_precision="ieee") * scale
             if bias is not None:
                 s += _cells(bias, bias_row, clamped[:, None], i[None, :], inside[None, :], edge)
+            s = _add_by_distance(
+                s, by_query, by_key, table, table_row,
+                i[None, :], clamped[:, None], inside[None, :], edge,
+            )  # fmt: skip
             if hidden is not None:
                 s += added[:, None]
             shift = _numbers(lse + of_head, i, inside, edge) - log_rescale
@@ -206,14 +247,13 @@ def keys_values(
 
 @triton.jit
 def queries(
-    k, ds, starts, lengths, dq, k_row, ds_row, batch, heads, head0, scale,
+    k, ds, starts, ends, dq, k_row, ds_row, longest, batch, heads, head0, scale,
     WIDTH: tl.constexpr, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """The gradient of BM queries of one sequence and head, from the stored one of the scores."""
     b = tl.program_id(1) % batch
     h = head0 + tl.program_id(1) // batch
-    start = tl.load(starts + b).to(tl.int64)
-    length = tl.load(lengths + b)
+    start, length = _sequence(starts, ends, b, longest)
     i = tl.program_id(0) * BM + tl.arange(0, BM)
     if tl.program_id(0) * BM >= length:
         return
@@ -235,7 +275,7 @@ def queries(
 
 @triton.jit
 def bias_sum(
-    ds, lengths, d_bias, ds_row, batch, head0, longest, BM: tl.constexpr, BN: tl.constexpr
+    ds, starts, ends, d_bias, ds_row, longest, batch, head0, BM: tl.constexpr, BN: tl.constexpr
 ):
     """The gradient of BM×BN cells of the bias of one head: the sum over the sequences."""
     h = tl.program_id(2)
@@ -246,7 +286,7 @@ def bias_sum(
     last_j = tl.program_id(0) * BN + BN - 1
     total = tl.zeros([BN, BM], tl.float32)
     for b in range(batch):
-        length = tl.load(lengths + b)
+        length = _length(starts, ends, b, longest)
         if tl.maximum(last_i, last_j) < length:
             found = tl.load(at)
         else:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from . import triton_kernels as kernels
+from .triton_distances import Tables, add_gradients, multiplied, row_of_table
 
 #: Gradients of scores that are stored at a time, with the transposed bias, in bytes; those of one
 #: head always are.
@@ -79,24 +80,27 @@ class Launch(NamedTuple):
     bias: Tensor | None
     hidden: Tensor | None
     random: Tensor | None
-    starts: Tensor
-    lengths: Tensor
+    for_queries: Tensor | None
+    for_keys: Tensor | None
+    starts: Tensor | None
+    ends: Tensor | None
     longest: int
     scale: float
     dropout: float
 
-    def forward(self, out: Tensor, lse: Tensor) -> None:
-        """The output, and the logsumexp of the scores to base 2."""
+    def forward(self, out: Tensor, lse: Tensor, heads: slice) -> None:
+        """The output of these heads, and the logsumexp of their scores to base 2."""
         tile = self.tiles("forward")
-        heads = self.q.size(1)
-        kernels.forward[self.grid(tile.BM, heads)](
-            *self[:8],
+        kernels.forward[self.grid(tile.BM, heads.stop - heads.start)](
+            *self[:6],
+            *self.tables(heads).at_zero(),
+            self.starts,
+            self.ends,
             out,
             lse,
             *self.strides,
-            len(self.lengths),
-            heads,
-            len(self.q),
+            *self.sizes,
+            heads.start,
             self.scale,
             self.threshold,
             1 / (1 - self.dropout),
@@ -113,28 +117,30 @@ class Launch(NamedTuple):
 
     def keys_values(
         self,
+        tables: Tables,
         from_output: tuple[Tensor, Tensor, Tensor],
         dk: Tensor,
         dv: Tensor,
         ds: Tensor,
         h: int,
     ) -> None:
-        """The gradients of keys, values and scores, where the bias is transposed.
+        """The gradients of keys, values and scores, from head h on; the bias is transposed.
 
         `from_output` are d_out, lse and delta.
         """
         tile = self.tiles("keys_values")
         kernels.keys_values[self.grid(tile.BN, len(ds))](
-            *self[:8],
+            *self[:6],
+            *tables.at_zero(),
+            self.starts,
+            self.ends,
             *from_output,
             dk,
             dv,
             ds,
             *self.strides,
             ds.size(-1),
-            len(self.lengths),
-            self.q.size(1),
-            len(self.q),
+            *self.sizes,
             h,
             self.scale,
             self.threshold,
@@ -150,12 +156,11 @@ class Launch(NamedTuple):
             self.k,
             ds,
             self.starts,
-            self.lengths,
+            self.ends,
             dq,
             self.k.stride(0),
             ds.size(-1),
-            len(self.lengths),
-            self.q.size(1),
+            *self.sizes[:3],
             h,
             self.scale,
             **self.widths,
@@ -166,26 +171,62 @@ class Launch(NamedTuple):
         """The gradient of the bias."""
         tile = self.tiles("bias_sum")
         grid = -(-self.longest // tile.BN), -(-self.longest // tile.BM), len(ds)
-        sizes = ds.size(-1), len(self.lengths), h, self.longest
-        kernels.bias_sum[grid](ds, self.lengths, d_bias, *sizes, **tile._asdict())
+        sizes = ds.size(-1), *self.sizes[:2], h
+        kernels.bias_sum[grid](ds, self.starts, self.ends, d_bias, *sizes, **tile._asdict())
 
-    def chunks(self) -> Iterator[tuple[int, Tensor]]:
-        """The first of some heads, and room for the gradients of their scores."""
-        heads = self.q.size(1)
-        batch = len(self.lengths)
+    def distances(
+        self,
+        tables: Tables,
+        ds: Tensor,
+        d_tokens: tuple[Tensor, Tensor],
+        d_vectors: tuple[Tensor, Tensor],
+        heads: slice,
+    ) -> None:
+        """The gradients of vectors by distance, and what is added to those of queries and keys."""
+        tables.become_gradients(ds, self.starts, self.ends, self.longest, self.batch)
+        vectors = self.for_queries, self.for_keys
+        for each in zip(tables, self[:2], vectors, d_tokens, d_vectors, strict=True):
+            add_gradients(*each, heads)
+
+    def chunks(self) -> Iterator[tuple[slice, Tensor]]:
+        """Heads, and room for the gradients of their scores."""
         side = -(-self.longest // MULTIPLE) * MULTIPLE
+        every = list(self.parts(self.batch * side * side))
+        ds = self.q.new_empty(every[0].stop, self.batch, side, side)
+        for heads in every:
+            yield heads, ds[: heads.stop - heads.start]
+
+    def parts(self, numbers: int = 0) -> Iterator[slice]:
+        """Heads for each of which so many numbers can be stored, beside those by distance."""
+        tables = sum(x is not None for x in (self.for_queries, self.for_keys))
+        numbers += tables * len(self.q) * row_of_table(self.longest)
         of_bias = 0 if self.bias is None else self.bias.numel() * self.bias.element_size()
-        of_head = batch * side * side * self.q.element_size()
-        at_once = max(1, (STORED - of_bias) // of_head)
-        ds = self.q.new_empty(min(heads, at_once), batch, side, side)
-        for first in range(0, heads, len(ds)):
-            yield first, ds[: heads - first]
+        at_once = (STORED - of_bias) // max(numbers * self.q.element_size(), 1)
+        heads = self.q.size(1)
+        step = max(1, min(at_once, heads))
+        for first in range(0, heads, step):
+            yield slice(first, min(first + step, heads))
+
+    def tables(self, heads: slice) -> Tables:
+        """What these heads read by distance."""
+        by_query = multiplied(self.q, self.for_queries, heads)
+        return Tables(by_query, multiplied(self.k, self.for_keys, heads))
+
+    @property
+    def batch(self) -> int:
+        """B."""
+        return len(self.q) // self.longest if self.starts is None else len(self.starts)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """T, B, H and N."""
+        return self.longest, self.batch, self.q.size(1), len(self.q)
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """From row to row of q, k and v; from head to head and from row to row of the bias."""
+        """Of rows of q, k and v; of heads and rows of the bias; of rows of numbers by distance."""
         of_bias = (0, 0) if self.bias is None else self.bias.stride()[:2]
-        return (*(x.stride(0) for x in self[:3]), *of_bias)
+        return (*(x.stride(0) for x in self[:3]), *of_bias, row_of_table(self.longest))
 
     @property
     def widths(self) -> dict[str, int]:
@@ -204,4 +245,4 @@ class Launch(NamedTuple):
 
     def grid(self, tile: int, heads: int) -> tuple[int, int]:
         """Tiles of a sequence; sequences times heads."""
-        return -(-self.longest // tile), len(self.lengths) * heads
+        return -(-self.longest // tile), self.batch * heads

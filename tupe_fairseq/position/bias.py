@@ -58,8 +58,8 @@ class Visible:
 class AttentionBias:
     """The positional term of the scores, which layers and sequences share.
 
-    bias_ij = queries_i · keys_j + by_distance[j − i]. Parts that do not exist are None. All
-    are fp32 or wider: a rounding error would be the same in every layer.
+    bias_ij = queries_i · keys_j + by_distance[j − i], but cls in row and column 0. Parts that do
+    not exist are None. All are fp32 or wider: a rounding error would be the same in every layer.
 
     Attributes:
         num_keys: S.
@@ -67,6 +67,8 @@ class AttentionBias:
         keys: H×S×E.
         by_distance: H×(T+S−1), the value at distance d = j − i at index d + start + T − 1.
         start: position of the first query.
+        cls: θ1 and θ2 of an untied [CLS], H×2 (Ke et al., section 3.2): the term where the query
+            is at position 0, and the term of other queries where the key is.
         cells: H×T×S, the sum of all parts if it has been computed; the parts are None then.
         exact: H×R×N, the sum of all parts for the first R queries and the first N keys, where it
             differs from what the parts give.
@@ -79,6 +81,7 @@ class AttentionBias:
     keys: Tensor | None = None
     by_distance: Tensor | None = None
     start: int = 0
+    cls: Tensor | None = None
     cells: Tensor | None = None
     exact: Tensor | None = None
     visible: Visible | None = None
@@ -95,7 +98,7 @@ class AttentionBias:
 
     def parts(self) -> dict[str, Any]:
         """The tensors of the term by the names of their fields."""
-        names = ("queries", "keys", "by_distance", "cells", "exact")
+        names = ("queries", "keys", "by_distance", "cls", "cells", "exact")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     def to(self, dtype: torch.dtype) -> "AttentionBias":
@@ -110,6 +113,8 @@ class AttentionBias:
         if self.cells is not None:
             return self.cells[:, first:last, begin:end]
         rows = self._sum(first, last, begin, end)
+        if self.cls is not None:
+            rows = _Untied.apply(rows, self.cls, self.start + first == 0, begin == 0)
         if self.exact is not None:
             part = self.exact[:, first:last, begin:end]
             rows[:, : part.size(1), : part.size(2)] = part
@@ -141,7 +146,7 @@ class AttentionBias:
 
     def computed(self) -> "AttentionBias":
         """The same with its cells in place of the parts."""
-        parts: dict[str, Any] = dict.fromkeys(("queries", "keys", "by_distance", "exact"))
+        parts: dict[str, Any] = dict.fromkeys(("queries", "keys", "by_distance", "cls", "exact"))
         return replace(self, cells=self.dense(), **parts)
 
     def hiding(self, visible: Visible) -> "AttentionBias":
@@ -150,34 +155,53 @@ class AttentionBias:
             return replace(self, visible=visible)
         return replace(self, cells=visible.hide_(self.cells.clone()), visible=visible)
 
-    def with_untied_cls(self, from_cls: Tensor, to_cls: Tensor) -> "AttentionBias":
-        """Reset the term where a query or a key is [CLS], at position 0 (Ke et al., section 3.2).
+    def vectors(self) -> tuple[Tensor, Tensor]:
+        """Queries, H×T×E, and keys, H×S×E, whose product is the term; it has no part by distance.
 
-        Row 0 becomes θ1 (`from_cls`, H) and column 0 of the other rows θ2 (`to_cls`, H), whatever
-        was there. The term stays a product of vectors and a part b by distance: the vectors of
-        position 0 become 0, and two more dimensions add θ1 − b_j to row 0 and θ2 − b_{−i} to
-        column 0. With b, these cells are θ1 and θ2.
+        With an untied [CLS], their vectors at position 0 become 0, and two more dimensions add θ1
+        to row 0 and θ2 to column 0.
         """
-        assert self.queries is not None
-        assert self.keys is not None
-        heads, queries, _ = self.queries.shape
-        row = from_cls[:, None].expand(heads, self.num_keys)
-        column = to_cls[:, None].expand(heads, queries)
-        if self.by_distance is not None:
-            # Distances from the first query to all keys, and from all queries to the first key.
-            row = row - self.by_distance[:, queries - 1 :]
-            column = column - self.by_distance[:, :queries].flip(1)
-        # Whether a query or a key is [CLS], 1×T×1 and 1×S×1; as numbers, H×T×1 and H×S×1.
-        positions = torch.arange(self.start + max(queries, self.num_keys), device=row.device)
+        q, k = self.queries, self.keys
+        assert q is not None
+        assert k is not None
+        if self.cls is None:
+            return q, k
+        from_cls, to_cls = (x[:, None, None] for x in self.cls.unbind(-1))
+        # Whether a query or a key is [CLS], 1×T×1 and 1×S×1.
+        positions = torch.arange(self.start + max(q.size(1), k.size(1)), device=q.device)
         is_cls = (positions == 0)[None, :, None]
-        of_queries = slice(self.start, self.start + queries)
-        of_keys = slice(0, self.num_keys)
-        number = is_cls.to(row.dtype).expand(heads, -1, -1)
-        others = self.queries.masked_fill(is_cls[:, of_queries], 0)
-        to_cls_of_others = column[:, :, None].masked_fill(is_cls[:, of_queries], 0)
-        other_keys = self.keys.masked_fill(is_cls[:, of_keys], 0)
-        return replace(
-            self,
-            queries=torch.cat((others, to_cls_of_others, number[:, of_queries]), -1),
-            keys=torch.cat((other_keys, number[:, of_keys], row[:, :, None]), -1),
-        )
+        of_queries = is_cls[:, self.start : self.start + q.size(1)]
+        of_keys = is_cls[:, : k.size(1)]
+        others = q.masked_fill(of_queries, 0), k.masked_fill(of_keys, 0)
+        column = to_cls.expand(-1, q.size(1), -1).masked_fill(of_queries, 0)
+        row = from_cls.expand(-1, k.size(1), -1)
+        is_query = of_queries.to(q.dtype).expand(len(q), -1, -1)
+        is_key = of_keys.to(k.dtype).expand(len(k), -1, -1)
+        queries = torch.cat((others[0], column, is_query), -1)
+        return queries, torch.cat((others[1], is_key, row), -1)
+
+
+class _Untied(torch.autograd.Function):
+    """Rows of a term, H×R×S, with what replaces those and the columns of [CLS], H×2."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, cls: Tensor, has_row: bool, has_column: bool) -> Tensor:
+        ctx.has = has_row, has_column
+        rows = rows.clone()
+        if has_row:
+            rows[:, 0] = cls[:, :1]
+        if has_column:
+            rows[:, has_row:, 0] = cls[:, 1:]
+        return rows
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        has_row, has_column = ctx.has
+        others = gradient.clone()
+        row = gradient[:, : int(has_row)].sum((1, 2))
+        column = gradient[:, has_row:, : int(has_column)].sum((1, 2))
+        if has_row:
+            others[:, 0].zero_()
+        if has_column:
+            others[:, :, 0].zero_()
+        return others, torch.stack((row, column), -1), None, None

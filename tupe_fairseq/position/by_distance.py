@@ -81,7 +81,7 @@ def bias_by_distance(
     queries: int,
     keys: int,
     start: int = 0,
-    cls: tuple[Tensor, Tensor] | None = None,
+    cls: Tensor | None = None,
 ) -> AttentionBias:
     """The term of values by distance.
 
@@ -92,14 +92,9 @@ def bias_by_distance(
         queries: T.
         keys: S.
         start: position of the first query.
-        cls: θ1 and θ2 of an untied [CLS], H each.
+        cls: θ1 and θ2 of an untied [CLS], H×2, or None.
     """
     distance = distances(queries, keys, start, values.device)
     beyond = (distance.abs().clamp(min=far).to(values.dtype) / far).log()
     by_distance = values[:, (distance + far).clamp(0, values.size(-1) - 1)] - slope * beyond
-    if cls is None:
-        return AttentionBias(keys, by_distance=by_distance, start=start)
-    # A product of width 0, to which [CLS] adds its dimensions.
-    q = values.new_empty(len(values), queries, 0)
-    k = values.new_empty(len(values), keys, 0)
-    return AttentionBias(keys, q, k, by_distance, start).with_untied_cls(*cls)
+    return AttentionBias(keys, by_distance=by_distance, start=start, cls=cls)

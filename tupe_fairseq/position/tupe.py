@@ -134,22 +134,21 @@ class TupeAbsolute(PositionEncoding):
     ) -> AttentionBias:
         """The term of positions that have a row in the table; q and k are those of `_vectors`."""
         first = start + self.untie_cls
-        bias = AttentionBias(
+        return AttentionBias(
             keys,
             queries=q[:, first : first + queries],
             keys=k[:, -keys:],
             by_distance=self._relative(queries, keys, start),
             start=start,
+            cls=self._cls(q, k),
         )
-        return bias.with_untied_cls(*self._cls(q, k)) if self.untie_cls else bias
 
     def _by_distance(
         self, q: Tensor, k: Tensor, queries: int, keys: int, start: int = 0
     ) -> AttentionBias:
         """The term by distance; q and k are the `_vectors` of all trained positions."""
-        cls = self._cls(q, k) if self.untie_cls else None
-        means = self._means(q, k)
-        return bias_by_distance(means, self.far, self.slope, queries, keys, start, cls)
+        where = queries, keys, start, self._cls(q, k)
+        return bias_by_distance(self._means(q, k), self.far, self.slope, *where)
 
     def _means(self, q: Tensor, k: Tensor) -> Tensor:
         """The means by distance, H×(2c+1); q and k are the `_vectors` of all trained positions."""
@@ -165,9 +164,8 @@ class TupeAbsolute(PositionEncoding):
         q, k = self._vectors(self.trained)
         position = torch.arange(keys, device=q.device)
         row = position.clamp(max=self.trained - 1) + self.untie_cls
-        known = AttentionBias(keys, q[:, row], k[:, row], self._relative(queries, keys))
-        if self.untie_cls:
-            known = known.with_untied_cls(*self._cls(q, k))
+        by_distance = self._relative(queries, keys)
+        known = AttentionBias(keys, q[:, row], k[:, row], by_distance, cls=self._cls(q, k))
         is_known = position < self.trained
         is_known = is_known[:, None] & is_known
         other = self._by_distance(q, k, queries, keys)
@@ -180,14 +178,13 @@ class TupeAbsolute(PositionEncoding):
         distance = distances(queries, keys, start, device=self.weight.device)
         return self.relative_bias.by_distance(distance)
 
-    def _cls(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        """θ1 and θ2, H each."""
+    def _cls(self, q: Tensor, k: Tensor) -> Tensor | None:
+        """θ1 and θ2, H×2, if [CLS] is untied."""
+        if not self.untie_cls:
+            return None
         # Row 1 holds θ2. It is at position 0, where the reset overwrites its product.
         terms = (q[:, :2] * k[:, :2]).sum(-1)
-        if self.relative_bias is not None:
-            terms = terms + self.relative_bias.cls()
-        from_cls, to_cls = terms.unbind(-1)
-        return from_cls, to_cls
+        return terms if self.relative_bias is None else terms + self.relative_bias.cls()
 
     def _vectors(self, positions: int) -> tuple[Tensor, Tensor]:
         """Projected rows of the table for N positions and an untied [CLS], two of H×(N+1)×D."""

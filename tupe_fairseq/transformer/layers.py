@@ -1,6 +1,7 @@
 """The layers of an encoder or decoder: building, plans, layerdrop, checkpointing."""
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -101,11 +102,20 @@ class Layers(nn.ModuleList):
         causal = causal and config.causal
         backend = backend or config.attention_backend
         compiled = self._are_compiled(x.device.type)
-        return self.shared(
+        prepared = self.shared(
             lambda plan: plan.prepare(
                 encoding.at(plan.first), x, layout, backend, causal, compiled
             )
         )
+        if not (self.training and config.attention_dropout):
+            return prepared
+        numbers = prepared[0].backend.random_numbers(prepared[0], len(prepared))
+        if numbers is None:
+            return prepared
+        return [
+            replace(each, random=of_layer)
+            for each, of_layer in zip(prepared, numbers.unbind(), strict=True)
+        ]
 
     def take_packed(
         self, encoding: PositionEncoding, x: Tensor, causal: bool, backend: str | None
