@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.huggingface.encoders import build
+from tests.huggingface.encoders import NAMES, build
 from tupe_fairseq.huggingface import optimize
 
 #: A text has a first and a last token.
@@ -28,6 +28,7 @@ def vectors(model, texts: list[Tensor], side: str = "right") -> list[Tensor]:
         ("bert", "right"),
         ("v3", "right"),
         ("modernbert", "right"),
+        ("mpnet", "right"),
         # Where no embedding of a position depends on it.
         ("v3", "left"),
         ("modernbert", "left"),
@@ -42,7 +43,7 @@ def test_in_every_batch(name, side, way):
         assert all(map(torch.equal, together, (alone[i] for i in order)))
 
 
-@pytest.mark.parametrize("name", ["bert", "v3", "modernbert"])
+@pytest.mark.parametrize("name", NAMES)
 @torch.no_grad()
 def test_beside_a_broken_text(name, way):
     """Vectors that are not numbers stay in their text."""

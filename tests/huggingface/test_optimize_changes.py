@@ -26,7 +26,9 @@ def layers_of(model):
 
 
 def attention_of(layer):
-    return layer.attn if hasattr(layer, "attn") else layer.attention.self
+    if hasattr(layer, "attn"):
+        return layer.attn
+    return layer.attention.attn if hasattr(layer.attention, "attn") else layer.attention.self
 
 
 def half(module, given, out):
@@ -74,7 +76,7 @@ class LowRank(nn.Module):
 
 def replace_linear(model, kind):
     attention = attention_of(layers_of(model)[0])
-    for part in ("query", "query_proj", "Wqkv"):
+    for part in ("query", "query_proj", "Wqkv", "q"):
         if hasattr(attention, part):
             setattr(attention, part, kind(getattr(attention, part)))
 
@@ -154,6 +156,7 @@ DROPOUTS = {
     "bert": ["attention.self.dropout"] * (not IS_OLD) + ["attention.output.dropout"],
     "v3": ["attention.self.dropout", "attention.self.pos_dropout", "output.dropout"],
     "modernbert": ["mlp.drop"],
+    "mpnet": ["attention.attn.dropout", "attention.dropout", "output.dropout"],
 }
 
 

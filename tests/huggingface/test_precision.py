@@ -11,7 +11,7 @@ from tupe_fairseq.huggingface import optimize
 
 #: Seeds of the parameters: the error of one draw is up to a fifth larger than the mean.
 DRAWS = range(4)
-MODELS = ("bert", "roberta", "v3", "modernbert", "modernbert_biases")
+MODELS = ("bert", "roberta", "v3", "modernbert", "modernbert_biases", "mpnet")
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -17,6 +17,7 @@ from .optimized import CLASSES, Hooks
 from .optimized_bert import BertHooks
 from .optimized_deberta import DebertaHooks
 from .optimized_modernbert import ModernBertHooks
+from .optimized_mpnet import MPNetHooks
 from .precision import PRECISIONS, convert
 
 T = TypeVar("T")
@@ -34,6 +35,7 @@ KINDS: dict[type, type[Hooks]] = {
     transformers.CamembertModel: BertHooks,
     transformers.DebertaV2Model: DebertaHooks,
     transformers.ModernBertModel: ModernBertHooks,
+    transformers.MPNetModel: MPNetHooks,
 }
 #: The same of the classes that encoders themselves are then.
 HOOKED = {CLASSES[each]: kind for each, kind in KINDS.items() if each in CLASSES}
@@ -51,10 +53,10 @@ def optimize(
     """Let the encoders in a model compute faster, with the same modules and interface.
 
     The layers of each `BertModel`, `RobertaModel`, `XLMRobertaModel`, `CamembertModel`,
-    `DebertaV2Model` and `ModernBertModel` compute without padding, by the attention of this
-    package, and for DeBERTa without tensors of T×T×C. All modules stay, and are called. With
-    "fp32", parameters are shared with `model`, names in the state dict do not change, and the
-    result can be trained and saved as before. If padding is on the right, features at padding
+    `DebertaV2Model`, `ModernBertModel` and `MPNetModel` compute without padding, by the attention
+    of this package, and for DeBERTa without tensors of T×T×C. All modules stay, and are called.
+    With "fp32", parameters are shared with `model`, names in the state dict do not change, and
+    the result can be trained and saved as before. If padding is on the right, features at padding
     are 0.
 
         >>> model = optimize(SentenceTransformer("all-MiniLM-L6-v2"))

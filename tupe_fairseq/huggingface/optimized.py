@@ -256,6 +256,11 @@ def attend(
     return out[None] if is_packed else out
 
 
+def rate_of(dropout: Any) -> float:
+    """The probability with which a dropout drops now; nn.Identity has none."""
+    return getattr(dropout, "p", 0.0) if dropout.training else 0.0
+
+
 def is_read(linear: Any, following: Any) -> bool:
     """Whether anything but the module that follows may read what a linear layer returns.
 

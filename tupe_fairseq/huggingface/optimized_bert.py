@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ..attention import Prepared
 from ..kernels.linear import PackedLinear
+from ..position.base import PositionEncoding
 from .optimized import (
     CLASSES,
     Hooks,
@@ -46,8 +47,12 @@ class BertHooks(Hooks):
         layout = self.layout(module, x, hidden)
         if layout is None:
             return None
-        prepared = self.plan.prepare(self.encoding, x, layout)
+        prepared = self.plan.prepare(self.encoding_in(module, layout.length, x), x, layout)
         return (packed(layout, x),), {**named, "attention_mask": prepared}
+
+    def encoding_in(self, module: Any, length: int, x: Tensor) -> PositionEncoding:
+        """What adds positions to the scores of T tokens; nothing does in BERT."""
+        return self.encoding
 
 
 def hidden_keys(mask: Any) -> Tensor | None:
@@ -150,8 +155,10 @@ for _name in LIKE_BERT:
         # The second is in transformers 4 alone.
         if hasattr(_theirs, _name + _kind):
             derive(LikeBertAttention, getattr(_theirs, _name + _kind))
-for _name in (*LIKE_BERT, "DebertaV2"):
+for _name in (*LIKE_BERT, "DebertaV2", "MPNet"):
     _theirs = sys.modules[getattr(transformers, f"{_name}Model").__module__]
     derive(LikeBertIntermediate, getattr(_theirs, f"{_name}Intermediate"))
     derive(LikeBertOutput, getattr(_theirs, f"{_name}Output"))
-    derive(LikeBertOutput, getattr(_theirs, f"{_name}SelfOutput"))
+    # MPNet's is a part of its attention.
+    if hasattr(_theirs, f"{_name}SelfOutput"):
+        derive(LikeBertOutput, getattr(_theirs, f"{_name}SelfOutput"))

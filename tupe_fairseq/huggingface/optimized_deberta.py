@@ -8,9 +8,9 @@ from transformers.models.deberta_v2 import modeling_deberta_v2
 
 from ..attention import Prepared
 from ..position.base import PositionEncoding
-from ..position.deberta import DebertaPosition, released_options
-from ..position.relative import ByDistance, RelativeVectors
-from .optimized import CLASSES, Hooks, SelfAttention, attend, by_token, packed
+from ..position.deberta import DebertaPosition, FixedVectors, released_options
+from ..position.relative import RelativeVectors
+from .optimized import CLASSES, Hooks, SelfAttention, attend, by_token, packed, rate_of
 
 
 class DebertaHooks(Hooks):
@@ -57,8 +57,8 @@ class DisentangledSelfAttention(SelfAttention, modeling_deberta_v2.DisentangledS
     """As the class of transformers; `relative_pos` may be what has been prepared."""
 
     projections = ("query_proj", "key_proj", "value_proj")
-    #: Of the vectors by distance that have been computed for all lengths, the first distances.
-    firsts: dict[str, int] | None = None
+    #: The vectors by distance, where weights are constant.
+    fixed: FixedVectors
 
     def forward(
         self,
@@ -75,8 +75,7 @@ class DisentangledSelfAttention(SelfAttention, modeling_deberta_v2.DisentangledS
         encoding = cast(DebertaPosition, relative_pos.encoding)
         relative = self.relative(encoding, rel_embeddings, relative_pos.layout.length)
         qkv = self.projected(hidden_states, self.scale(encoding))
-        # Of nn.Identity, there is none.
-        p = getattr(self.dropout, "p", 0.0) if self.dropout.training else 0.0
+        p = rate_of(self.dropout)
         return attend(relative_pos, qkv, self.num_attention_heads, p, relative), None
 
     def scale(self, encoding: Any = None) -> float:
@@ -92,12 +91,8 @@ class DisentangledSelfAttention(SelfAttention, modeling_deberta_v2.DisentangledS
             table: P, normalised where the configuration says so.
             length: T.
         """
-        if self.firsts is not None:
-            fixed: dict[str, Any] = {
-                name: ByDistance(self.get_buffer(name), first).within(length, length)
-                for name, first in self.firsts.items()
-            }
-            return RelativeVectors(**fixed)
+        if hasattr(self, "fixed"):
+            return self.fixed.within(length)
         if not self.pos_att_type:
             return None
         own: Any = self
@@ -123,17 +118,9 @@ class DisentangledSelfAttention(SelfAttention, modeling_deberta_v2.DisentangledS
 
     def fix(self, encoding: DebertaPosition, table: Tensor) -> None:
         """Compute the vectors by distance once, of weights that are constant."""
-        # From here on, all distances share the last bucket.
-        longest = max(encoding.shape.max_positions, encoding.relative_clip) + 1
-        vectors = self.relative(encoding, table, longest)
-        firsts = {}
-        for name in ("for_queries", "for_keys"):
-            by_distance: ByDistance | None = getattr(vectors, name, None)
-            if by_distance is not None:
-                buffer = by_distance.vectors.contiguous()
-                self.register_buffer(name, buffer, persistent=False)
-                firsts[name] = by_distance.first
-        self.firsts = firsts or None
+        if self.pos_att_type:
+            compute = lambda length: self.relative(encoding, table, length)  # noqa: E731
+            self.fixed = FixedVectors(encoding, compute)
 
 
 CLASSES[modeling_deberta_v2.DisentangledSelfAttention] = DisentangledSelfAttention

@@ -10,6 +10,7 @@ and W^Q_R are those of content, one or both terms are left out, which changes th
 """
 
 import copy
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import torch
@@ -29,6 +30,36 @@ from .tables import per_head
 
 #: Values of --deberta-terms: content to position, q_i k^R, and position to content, k_j q^R.
 TERMS = ("c2p+p2c", "c2p", "p2c", "none")
+
+
+class FixedVectors(nn.Module):
+    """Vectors by distance of constant weights, which are computed once for all lengths.
+
+    Args:
+        encoding: which `compute` asks for the vectors of a length.
+        compute: gives the vectors of that many positions.
+    """
+
+    def __init__(self, encoding: "DebertaPosition", compute: Callable[[int], Any]):
+        super().__init__()
+        # From here on, all distances share the last bucket. One more than a program reads: torch
+        # exports no slice that can be the whole tensor.
+        vectors = compute(max(encoding.shape.max_positions, encoding.relative_clip) + 1)
+        self.firsts = {}
+        for name in ("for_queries", "for_keys"):
+            by_distance: ByDistance | None = getattr(vectors, name)
+            if by_distance is not None:
+                buffer = by_distance.vectors.contiguous()
+                self.register_buffer(name, buffer, persistent=False)
+                self.firsts[name] = by_distance.first
+
+    def within(self, length: int) -> RelativeVectors:
+        """The vectors for the distances among T positions."""
+        parts: dict[str, Any] = {
+            name: ByDistance(self.get_buffer(name), first).within(length, length)
+            for name, first in self.firsts.items()
+        }
+        return RelativeVectors(**parts)
 
 
 class DebertaTerms(LayerTerms):
