@@ -10,15 +10,8 @@ from torch import Tensor, nn
 from ..attention import Prepared
 from ..kernels.linear import PackedLinear
 from ..position.base import PositionEncoding
-from .optimized import (
-    CLASSES,
-    Hooks,
-    SelfAttention,
-    attend,
-    is_gelu,
-    is_read,
-    packed,
-)
+from .modules import is_gelu, is_read
+from .optimized import CLASSES, Hooks, SelfAttention, attend, packed
 
 #: How names of classes begin in the models that have the layers of BERT.
 IS_OLD = transformers.__version__ < "5"
@@ -41,6 +34,10 @@ class BertHooks(Hooks):
         if len(args) != 1 or not self.serves(module.layer, named):
             return None
         x = args[0]
+        eager = getattr(self.config, "_attn_implementation", None) == "eager"
+        if eager and mask is not None and mask.dtype == torch.bool:
+            # The caller's, whose values transformers adds to the scores.
+            return None
         hidden = None if mask is None else hidden_keys(mask)
         if mask is not None and (hidden is None or hidden.shape != x.shape[:2]):
             return None
@@ -139,7 +136,10 @@ class LikeBertOutput(nn.Module):
         dropout = self.dropout
         if dropout.training or type(dropout) is not nn.Dropout or is_read(dense, dropout):
             return super().forward(hidden_states, input_tensor)
-        return self.LayerNorm(dense(hidden_states).add_(input_tensor))
+        x = dense(hidden_states)
+        # Under autocast, products alone are in half precision.
+        same = x.dtype == input_tensor.dtype
+        return self.LayerNorm(x.add_(input_tensor) if same else x + input_tensor)
 
 
 def derive(ours: type, theirs: type) -> None:

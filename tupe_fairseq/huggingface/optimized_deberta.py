@@ -10,7 +10,8 @@ from ..attention import Prepared
 from ..position.base import PositionEncoding
 from ..position.deberta import DebertaPosition, FixedVectors, released_options
 from ..position.relative import RelativeVectors
-from .optimized import CLASSES, Hooks, SelfAttention, attend, by_token, packed, rate_of
+from .modules import by_token, rate_of
+from .optimized import CLASSES, Hooks, SelfAttention, attend, packed
 
 
 class DebertaHooks(Hooks):
@@ -42,6 +43,9 @@ class DebertaHooks(Hooks):
             return None
         x, mask = args
         if mask.shape != x.shape[:2]:
+            return None
+        if self.reads_first and not mask[:, :1].all():
+            # In transformers, no token is seen there.
             return None
         layout = self.layout(module, x, mask == 0)
         if layout is None:

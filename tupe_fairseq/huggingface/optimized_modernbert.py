@@ -7,7 +7,8 @@ from torch import Tensor
 from transformers.models.modernbert import modeling_modernbert
 
 from ..attention import LayerPlan, Prepared
-from .optimized import CLASSES, Hooks, SelfAttention, attend, is_gelu, is_read, packed
+from .modules import is_gelu, is_read
+from .optimized import CLASSES, Hooks, SelfAttention, attend, packed
 
 GLOBAL = "full_attention"
 LOCAL = "sliding_attention"

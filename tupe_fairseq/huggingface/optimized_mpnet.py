@@ -11,7 +11,8 @@ from transformers.models.mpnet import modeling_mpnet
 from ..attention import Prepared
 from ..position.base import PositionEncoding, Shape
 from ..position.bias import AttentionBias
-from .optimized import CLASSES, SelfAttention, attend, rate_of
+from .modules import rate_of
+from .optimized import CLASSES, SelfAttention, attend
 from .optimized_bert import BertHooks
 
 
@@ -47,13 +48,6 @@ class MPNetHooks(BertHooks):
         config = self.config
         sizes = (config.hidden_size, config.num_attention_heads, config.max_position_embeddings)
         return MPNetBias(Shape(*sizes))
-
-    def before(self, module: Any, args: Any, named: dict[str, Any]) -> Any:
-        mask = named.get("attention_mask")
-        if mask is not None and mask.dtype == torch.bool:
-            # A mask of the caller's, whose values transformers adds to the scores.
-            return None
-        return super().before(module, args, named)
 
     def encoding_in(self, module: Any, length: int, x: Tensor) -> PositionEncoding:
         encoding = cast(MPNetBias, self.encoding)
