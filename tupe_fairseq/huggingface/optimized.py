@@ -231,6 +231,9 @@ class Third(nn.Module):
         third: Tensor = self.joined(x).chunk(3, -1)[self.index]
         return third if self.index else third / self.scale
 
+    def __repr__(self) -> str:
+        return f"a third of {self.joined!r}"
+
 
 def attend(
     prepared: Prepared,
