@@ -8,8 +8,8 @@ from transformers.models.deberta_v2 import modeling_deberta_v2
 
 from ..attention import Prepared
 from ..position.base import PositionEncoding
-from ..position.deberta import DebertaPosition, FixedVectors, released_options
-from ..position.relative import RelativeVectors
+from ..position.deberta import DebertaPosition, released_options
+from ..position.relative import FixedVectors, RelativeVectors
 from .modules import by_token, rate_of
 from .optimized import CLASSES, Hooks, SelfAttention, attend, packed
 
@@ -111,20 +111,15 @@ class DisentangledSelfAttention(SelfAttention, modeling_deberta_v2.DisentangledS
             reached = slice(None)
         # As in transformers, of three dimensions.
         rows = self.pos_dropout(table[None])
-        for_queries = None
-        for_keys = None
-        if "c2p" in self.pos_att_type:
-            for_queries = encoding.by_distance(of_keys(rows)[0, reached], length, reverse=True)
-        if "p2c" in self.pos_att_type:
-            queries = of_queries(rows)[0, reached] * self.scale(encoding)
-            for_keys = encoding.by_distance(queries, length, reverse=True)
-        return RelativeVectors(for_queries, for_keys)
+        pos_k = of_keys(rows)[0, reached] if "c2p" in self.pos_att_type else None
+        pos_q = of_queries(rows)[0, reached] if "p2c" in self.pos_att_type else None
+        return encoding.vectors(pos_k, pos_q, length)
 
     def fix(self, encoding: DebertaPosition, table: Tensor) -> None:
         """Compute the vectors by distance once, of weights that are constant."""
-        if self.pos_att_type:
-            compute = lambda length: self.relative(encoding, table, length)  # noqa: E731
-            self.fixed = FixedVectors(encoding, compute)
+        vectors = self.relative(encoding, table, encoding.longest)
+        if vectors is not None:
+            self.fixed = FixedVectors(vectors)
 
 
 CLASSES[modeling_deberta_v2.DisentangledSelfAttention] = DisentangledSelfAttention

@@ -10,7 +10,6 @@ and W^Q_R are those of content, one or both terms are left out, which changes th
 """
 
 import copy
-from collections.abc import Callable
 from typing import Annotated, Any
 
 import torch
@@ -32,36 +31,6 @@ from .tables import per_head
 TERMS = ("c2p+p2c", "c2p", "p2c", "none")
 
 
-class FixedVectors(nn.Module):
-    """Vectors by distance of constant weights, which are computed once for all lengths.
-
-    Args:
-        encoding: which `compute` asks for the vectors of a length.
-        compute: gives the vectors of that many positions.
-    """
-
-    def __init__(self, encoding: "DebertaPosition", compute: Callable[[int], Any]):
-        super().__init__()
-        # From here on, all distances share the last bucket. One more than a program reads: torch
-        # exports no slice that can be the whole tensor.
-        vectors = compute(max(encoding.shape.max_positions, encoding.relative_clip) + 1)
-        self.firsts = {}
-        for name in ("for_queries", "for_keys"):
-            by_distance: ByDistance | None = getattr(vectors, name)
-            if by_distance is not None:
-                buffer = by_distance.vectors.contiguous()
-                self.register_buffer(name, buffer, persistent=False)
-                self.firsts[name] = by_distance.first
-
-    def within(self, length: int) -> RelativeVectors:
-        """The vectors for the distances among T positions."""
-        parts: dict[str, Any] = {
-            name: ByDistance(self.get_buffer(name), first).within(length, length)
-            for name, first in self.firsts.items()
-        }
-        return RelativeVectors(**parts)
-
-
 class DebertaTerms(LayerTerms):
     """W^K_R and W^Q_R of one layer, where they are not those of content."""
 
@@ -79,16 +48,14 @@ class DebertaTerms(LayerTerms):
         table = encoding.rows(length)
         if self.training and self.dropout:
             table = dropout(table, self.dropout)
-        for_queries = None
-        for_keys = None
+        pos_k = None
+        pos_q = None
         if "c2p" in self.terms:
             pos_k = project(table, self.pos_k_proj or attention.k_proj)
-            for_queries = encoding.by_distance(pos_k, length, reverse=True)
         if "p2c" in self.terms:
-            scale = (encoding.score_terms * self.shape.head_dim) ** -0.5
-            pos_q = project(table, self.pos_q_proj or attention.q_proj) * scale
-            for_keys = encoding.by_distance(pos_q, length, reverse=encoding.released)
-        return RelativeVectors(for_queries, for_keys)
+            pos_q = project(table, self.pos_q_proj or attention.q_proj)
+        vectors: RelativeVectors = encoding.vectors(pos_k, pos_q, length)
+        return vectors
 
 
 @register_position_encoding("deberta")
@@ -164,6 +131,15 @@ class DebertaPosition(PositionEncoding):
         """Rows of P on each side."""
         return len(self.weight) // 2
 
+    @property
+    def longest(self) -> int:
+        """A length whose vectors by distance serve all lengths.
+
+        From it on, all distances share the last bucket. It is one more than a program reads:
+        torch exports no slice that can be the whole tensor.
+        """
+        return max(self.shape.max_positions, self.relative_clip) + 1
+
     def for_pass(
         self, length: int, device: torch.device, padding_mask: Tensor | None = None
     ) -> PositionEncoding:
@@ -180,6 +156,23 @@ class DebertaPosition(PositionEncoding):
         near = self.rows_reached(length)
         table = self.weight[self.rows_a_side - near : self.rows_a_side + near]
         return table if self.norm is None else self.norm(table)
+
+    def vectors(self, pos_k: Tensor | None, pos_q: Tensor | None, length: int) -> RelativeVectors:
+        """k^R and scaled q^R by distance.
+
+        Args:
+            pos_k: projected rows of P, R×C, or None without this term; see `by_distance`.
+            pos_q: the same.
+            length: the number of positions.
+        """
+        for_queries = None
+        for_keys = None
+        if pos_k is not None:
+            for_queries = self.by_distance(pos_k, length, reverse=True)
+        if pos_q is not None:
+            scale = (self.score_terms * self.shape.head_dim) ** -0.5
+            for_keys = self.by_distance(pos_q * scale, length, reverse=self.released)
+        return RelativeVectors(for_queries, for_keys)
 
     def by_distance(self, rows: Tensor, length: int, reverse: bool) -> ByDistance:
         """Vectors by distance j − i from projected rows of P, R×C.

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from ...attention import Layout, TupeMultiheadAttention
 from ...kernels.linear import project
 from ...position import LayerTerms
-from ...position.deberta import DebertaTerms, FixedVectors
-from ...position.relative import RelativeVectors
+from ...position.deberta import DebertaTerms
+from ...position.relative import FixedVectors, RelativeVectors
 
 
 class JoinedAttention(TupeMultiheadAttention):
@@ -42,8 +42,7 @@ class FixedTerms(LayerTerms):
 
     def __init__(self, terms: Any, encoding: Any, attention: TupeMultiheadAttention):
         super().__init__()
-        compute = lambda length: terms.relative(encoding, length, attention)  # noqa: E731
-        self.fixed = FixedVectors(encoding, compute)
+        self.fixed = FixedVectors(terms.relative(encoding, encoding.longest, attention))
 
     def relative(self, encoding: Any, length: int, attention: Any = None) -> RelativeVectors:
         return self.fixed.within(length)
