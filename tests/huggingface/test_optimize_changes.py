@@ -178,6 +178,28 @@ def test_each_dropout_has_its_rate_and_its_mode(name, path, mode, later):
     assert [module.training for module in fast.modules()] == modes
 
 
+class Zeros(nn.Dropout):
+    """A dropout that is always on, as those for uncertainty."""
+
+    def forward(self, x):
+        return nn.functional.dropout(x, 1.0)
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("name", ["v3", "mpnet"])
+def test_dropouts_of_attention_weights_are_called(name, later):
+    """In transformers' other encoders, only their rates are read."""
+    model = build(name)
+    fast = optimize(model) if later else None
+    weights = []
+    for each in (model, fast)[: 1 + later]:
+        first, second = map(attention_of, layers_of(each)[:2])
+        first.dropout.register_forward_hook(lambda *given: weights.append(given[2]))
+        second.dropout = Zeros()
+    same_at_tokens(fast or optimize(model), model)
+    torch.testing.assert_close(*weights)
+
+
 @every_name
 def test_backward_hooks_and_frozen_parts(name):
     model = build(name).train()

@@ -35,6 +35,11 @@ def rate_of(dropout: Any) -> float:
     return getattr(dropout, "p", 0.0) if dropout.training else 0.0
 
 
+def drops_plainly(dropout: Any) -> bool:
+    """Whether nothing but `rate_of` tells what a dropout does."""
+    return type(dropout) in (nn.Dropout, nn.Identity) and not changed(dropout)
+
+
 def is_read(linear: Any, following: Any) -> bool:
     """Whether anything but the module that follows may read what a linear layer returns.
 

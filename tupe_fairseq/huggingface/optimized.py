@@ -153,7 +153,8 @@ class Hooks:
         for name in ("output_attentions", "output_hidden_states"):
             if named.get(name) is None and getattr(self.config, name):
                 return False
-        return all(isinstance(self.attention_of(layer), SelfAttention) for layer in layers)
+        attentions = map(self.attention_of, layers)
+        return all(isinstance(each, SelfAttention) and each.is_served() for each in attentions)
 
     def layout(self, module: nn.Module, x: Tensor, hidden: Tensor | None) -> Layout | None:
         """Where the tokens are, or None where vectors at padding must be those of transformers.
@@ -202,6 +203,10 @@ class SelfAttention:
     def scale(self, encoding: Any = None) -> float:
         """The factor of the queries."""
         return self.attention_head_size**-0.5
+
+    def is_served(self) -> bool:
+        """Whether all its modules are called that transformers calls."""
+        return True
 
     def projected(self, x: Tensor, scale: float) -> list[Tensor]:
         """Scaled queries, keys and values: B×T×C each."""

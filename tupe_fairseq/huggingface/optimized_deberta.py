@@ -10,7 +10,7 @@ from ..attention import Prepared
 from ..position.base import PositionEncoding
 from ..position.deberta import DebertaPosition, released_options
 from ..position.relative import FixedVectors, RelativeVectors
-from .modules import by_token, rate_of
+from .modules import by_token, drops_plainly, rate_of
 from .optimized import CLASSES, Hooks, SelfAttention, attend, packed
 
 
@@ -81,6 +81,9 @@ class DisentangledSelfAttention(SelfAttention, modeling_deberta_v2.DisentangledS
         qkv = self.projected(hidden_states, self.scale(encoding))
         p = rate_of(self.dropout)
         return attend(relative_pos, qkv, self.num_attention_heads, p, relative), None
+
+    def is_served(self) -> bool:
+        return drops_plainly(self.dropout)
 
     def scale(self, encoding: Any = None) -> float:
         return float((encoding.score_terms * self.attention_head_size) ** -0.5)

@@ -11,7 +11,7 @@ from transformers.models.mpnet import modeling_mpnet
 from ..attention import Prepared
 from ..position.base import PositionEncoding, Shape
 from ..position.bias import AttentionBias
-from .modules import rate_of
+from .modules import drops_plainly, rate_of
 from .optimized import CLASSES, SelfAttention, attend
 from .optimized_bert import BertHooks
 
@@ -67,6 +67,9 @@ class MPNetSelfAttention(SelfAttention, modeling_mpnet.MPNetSelfAttention):
         qkv = self.projected(hidden_states, self.scale())
         out = attend(attention_mask, qkv, self.num_attention_heads, rate_of(self.dropout))
         return (self.o(out),)
+
+    def is_served(self) -> bool:
+        return drops_plainly(self.dropout)
 
 
 class MPNetEncoder(modeling_mpnet.MPNetEncoder):
