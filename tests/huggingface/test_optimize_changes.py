@@ -81,6 +81,12 @@ def replace_linear(model, kind):
             setattr(attention, part, kind(getattr(attention, part)))
 
 
+def same_subclassed(module):
+    """The module itself, of a subclass."""
+    subclassed(module)
+    return module
+
+
 def replace_activation(model):
     layer = layers_of(model)[1]
     if hasattr(layer, "mlp"):
@@ -102,9 +108,18 @@ def replace_end(model):
     setattr(layer, "mlp" if hasattr(layer, "mlp") else "output", other)
 
 
+def normed(layer):
+    """The layer, whose weight is computed of two parameters."""
+    layer = nn.utils.parametrizations.weight_norm(layer)
+    layer.parametrizations.weight.original0.data.mul_(2)
+    return layer
+
+
 CHANGES = {
     "adapter": lambda model: replace_linear(model, LowRank),
     "reads the text": lambda model: replace_linear(model, Mean),
+    "subclass of a linear layer": lambda model: replace_linear(model, same_subclassed),
+    "weight norm": lambda model: replace_linear(model, normed),
     "activation": replace_activation,
     "last module": replace_end,
     "subclass of a layer": lambda model: subclassed(layers_of(model)[1]),
@@ -118,6 +133,16 @@ CHANGES = {
     ),
     "fewer layers": lambda model: layers_of(model).__delitem__(-1),
 }
+
+
+IN_LAYERS = (
+    "adapter",
+    "subclass of a linear layer",
+    "weight norm",
+    "activation",
+    "hook inside",
+    "last module",
+)
 
 
 @every_name
@@ -140,7 +165,7 @@ def test_changes_are_computed(name, change, later):
 
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
 @every_name
-@pytest.mark.parametrize("change", ["adapter", "activation", "hook inside", "last module"])
+@pytest.mark.parametrize("change", IN_LAYERS)
 def test_changes_are_computed_in_lower_precisions(name, change, precision):
     model = build(name, num_hidden_layers=2)
     CHANGES[change](model)
