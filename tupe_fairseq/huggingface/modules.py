@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules import activation
 from transformers.activations import GELUActivation
 
@@ -26,6 +26,10 @@ BY_TOKEN = {
     nn.ParameterDict,
     nn.Sequential,
 }
+#: Numbers of which torch computes whole vectors on all processors, and the least that it gives to
+#: a thread.
+LANES = 64
+SHARE = 1 << 15
 #: Linear layers whose output nothing else reads, if they have no hooks.
 PLAIN = (nn.Linear, FasterLinear, PackedLinear, QuantizedLinear)
 
@@ -50,6 +54,35 @@ def is_read(linear: Any, following: Any) -> bool:
         or type(linear) not in PLAIN
         or bool(linear._forward_hooks or following._forward_hooks or following._forward_pre_hooks)
     )
+
+
+def rounds_alone(linear: Any, following: Any) -> bool:
+    """Whether what follows a linear layer must not round by the other rows, as in int8."""
+    is_quantized = type(linear) is QuantizedLinear and not torch.is_grad_enabled()
+    return is_quantized and not linear._forward_hooks and by_token(following)
+
+
+def row_by_row(act: Any, x: Tensor) -> Tensor:
+    """An activation in place, whose rounding does not depend on other rows: ...×C.
+
+    torch computes vectors of numbers, and one by one what is left at the end of a thread's share,
+    which rounds otherwise. So rows are whole vectors here, and a share is whole rows.
+    """
+    width = x.size(-1)
+    rows = x.flatten(0, -2)
+    if width % LANES:
+        rows = F.pad(rows, (0, -width % LANES))
+    threads = torch.get_num_threads()
+    # Rows of which each thread gets the same number, and pieces that one thread computes.
+    shared = len(rows)
+    if threads > 1:
+        shared -= shared % (threads * -(-SHARE // rows.size(1)))
+    for piece in (rows[:shared], *rows[shared:].split(max(SHARE // rows.size(1), 1))):
+        if is_gelu(act):
+            torch.ops.aten.gelu_(piece)
+        else:
+            piece.copy_(act(piece))
+    return rows[:, :width].view(x.shape)
 
 
 def is_gelu(act: Any) -> bool:

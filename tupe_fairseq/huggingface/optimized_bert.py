@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ..attention import Prepared
 from ..kernels.linear import PackedLinear
 from ..position.base import PositionEncoding
-from .modules import is_gelu, is_read
+from .modules import is_gelu, is_read, rounds_alone, row_by_row
 from .optimized import CLASSES, Hooks, SelfAttention, attend, packed
 
 #: How names of classes begin in the models that have the layers of BERT.
@@ -116,6 +116,8 @@ class LikeBertIntermediate(nn.Module):
         """As the class of transformers."""
         dense = self.dense
         act = self.intermediate_act_fn
+        if rounds_alone(dense, act):
+            return row_by_row(act, dense(hidden_states))
         if not is_gelu(act) or is_read(dense, act):
             return super().forward(hidden_states)
         if type(dense) is PackedLinear:
