@@ -44,8 +44,8 @@ class DebertaHooks(Hooks):
         x, mask = args
         if mask.shape != x.shape[:2]:
             return None
-        if self.reads_first and not mask[:, :1].all():
-            # In transformers, no token is seen there.
+        if self.reads_first and (mask[:, :-1] < mask[:, 1:]).any():
+            # Padding before a token, which sees no token in transformers.
             return None
         layout = self.layout(module, x, mask == 0)
         if layout is None:
