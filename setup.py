@@ -93,6 +93,7 @@ setup(
             "matplotlib>=3.8",
             "torchdiffeq>=0.2.4",
             "sentence-transformers>=5",
+            "peft>=0.19",
             *ONNX,
             SLURM,
             DOCS,

@@ -37,6 +37,7 @@ OPTIONS = {
     ),
     "own_projections": ("DebertaV2", {**SIZES, **RELEASED, "share_att_key": False}),
     "modernbert": ("ModernBert", MODERN_SIZES),
+    "mpnet": ("MPNet", {**ROBERTA_SIZES, "relative_attention_num_buckets": 32}),
     "modernbert_biases": (
         "ModernBert",
         {**MODERN_SIZES, **BIASES, "hidden_activation": "silu", "global_attn_every_n_layers": 2},
@@ -44,7 +45,9 @@ OPTIONS = {
     "modernbert_global": ("ModernBert", {**MODERN_SIZES, "global_attn_every_n_layers": 1}),
     "no_terms": ("DebertaV2", {**SIZES, **RELEASED, "pos_att_type": []}),
 }
-NAMES = ("bert", "v3", "modernbert")
+NAMES = ("bert", "v3", "modernbert", "mpnet")
+#: transformers recomputes no layers of MPNet, and our program has none of them.
+RECOMPUTED = CONVERTED = NAMES[:3]
 #: transformers 4 takes fewer arguments.
 IS_OLD = transformers.__version__ < "5"
 with_transformers_5 = pytest.mark.skipif(IS_OLD, reason="transformers 4 is installed")

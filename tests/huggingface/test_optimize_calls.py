@@ -12,6 +12,7 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 from tests.huggingface.encoders import (  # noqa: E402
     LENGTHS,
     NAMES,
+    RECOMPUTED,
     batch,
     build,
     is_optimized,
@@ -89,6 +90,29 @@ def test_too_many_tokens_are_refused_by_transformers():
 
 
 @every_name
+@pytest.mark.parametrize("gradients", [False, True])
+def test_autocast(name, gradients):
+    model = build(name)
+    inputs = batch(model)
+    shown = inputs["attention_mask"].bool()
+    with torch.set_grad_enabled(gradients), torch.autocast("cpu", torch.bfloat16):
+        theirs, ours = (m(**inputs)[0] for m in (model, optimize(model)))
+    assert ours.dtype == theirs.dtype
+    assert (ours - theirs)[shown].norm() / theirs[shown].norm() < 0.05
+
+
+@with_transformers_5
+@pytest.mark.parametrize("name", ["bert", "mpnet"])
+def test_masks_whose_values_are_added(name):
+    """As transformers' own attention, "eager", adds those of the caller: True is 1."""
+    model = build(name)
+    model.set_attn_implementation("eager")
+    ids, mask = batch(model).values()
+    more = {"attention_mask": mask[:, None, None].bool()}
+    torch.testing.assert_close(optimize(model)(ids, **more)[0], model(ids, **more)[0])
+
+
+@every_name
 def test_masks_of_one_row(name):
     model = build(name)
     mask = torch.ones(1, max(LENGTHS), dtype=torch.int64)
@@ -130,7 +154,7 @@ def test_weights_that_accelerate_offloads(name):
 # In transformers' DeBERTa, layers share a graph, which reentrant checkpoints free.
 @pytest.mark.parametrize(
     ("name", "reentrant"),
-    [(name, old) for name in NAMES for old in (False, True) if not (old and name == "v3")],
+    [(name, old) for name in RECOMPUTED for old in (False, True) if not (old and name == "v3")],
 )
 def test_layers_that_are_recomputed(name, reentrant):
     model = build(name).train()

@@ -26,7 +26,9 @@ def layers_of(model):
 
 
 def attention_of(layer):
-    return layer.attn if hasattr(layer, "attn") else layer.attention.self
+    if hasattr(layer, "attn"):
+        return layer.attn
+    return layer.attention.attn if hasattr(layer.attention, "attn") else layer.attention.self
 
 
 def half(module, given, out):
@@ -74,9 +76,15 @@ class LowRank(nn.Module):
 
 def replace_linear(model, kind):
     attention = attention_of(layers_of(model)[0])
-    for part in ("query", "query_proj", "Wqkv"):
+    for part in ("query", "query_proj", "Wqkv", "q"):
         if hasattr(attention, part):
             setattr(attention, part, kind(getattr(attention, part)))
+
+
+def same_subclassed(module):
+    """The module itself, of a subclass."""
+    subclassed(module)
+    return module
 
 
 def replace_activation(model):
@@ -100,9 +108,18 @@ def replace_end(model):
     setattr(layer, "mlp" if hasattr(layer, "mlp") else "output", other)
 
 
+def normed(layer):
+    """The layer, whose weight is computed of two parameters."""
+    layer = nn.utils.parametrizations.weight_norm(layer)
+    layer.parametrizations.weight.original0.data.mul_(2)
+    return layer
+
+
 CHANGES = {
     "adapter": lambda model: replace_linear(model, LowRank),
     "reads the text": lambda model: replace_linear(model, Mean),
+    "subclass of a linear layer": lambda model: replace_linear(model, same_subclassed),
+    "weight norm": lambda model: replace_linear(model, normed),
     "activation": replace_activation,
     "last module": replace_end,
     "subclass of a layer": lambda model: subclassed(layers_of(model)[1]),
@@ -116,6 +133,16 @@ CHANGES = {
     ),
     "fewer layers": lambda model: layers_of(model).__delitem__(-1),
 }
+
+
+IN_LAYERS = (
+    "adapter",
+    "subclass of a linear layer",
+    "weight norm",
+    "activation",
+    "hook inside",
+    "last module",
+)
 
 
 @every_name
@@ -138,7 +165,7 @@ def test_changes_are_computed(name, change, later):
 
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
 @every_name
-@pytest.mark.parametrize("change", ["adapter", "activation", "hook inside", "last module"])
+@pytest.mark.parametrize("change", IN_LAYERS)
 def test_changes_are_computed_in_lower_precisions(name, change, precision):
     model = build(name, num_hidden_layers=2)
     CHANGES[change](model)
@@ -154,6 +181,7 @@ DROPOUTS = {
     "bert": ["attention.self.dropout"] * (not IS_OLD) + ["attention.output.dropout"],
     "v3": ["attention.self.dropout", "attention.self.pos_dropout", "output.dropout"],
     "modernbert": ["mlp.drop"],
+    "mpnet": ["attention.attn.dropout", "attention.dropout", "output.dropout"],
 }
 
 
@@ -173,6 +201,28 @@ def test_each_dropout_has_its_rate_and_its_mode(name, path, mode, later):
     same_at_tokens(fast, model)
     modes = [module.training for module in model.modules()]
     assert [module.training for module in fast.modules()] == modes
+
+
+class Zeros(nn.Dropout):
+    """A dropout that is always on, as those for uncertainty."""
+
+    def forward(self, x):
+        return nn.functional.dropout(x, 1.0)
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("name", ["v3", "mpnet"])
+def test_dropouts_of_attention_weights_are_called(name, later):
+    """In transformers' other encoders, only their rates are read."""
+    model = build(name)
+    fast = optimize(model) if later else None
+    weights = []
+    for each in (model, fast)[: 1 + later]:
+        first, second = map(attention_of, layers_of(each)[:2])
+        first.dropout.register_forward_hook(lambda *given: weights.append(given[2]))
+        second.dropout = Zeros()
+    same_at_tokens(fast or optimize(model), model)
+    torch.testing.assert_close(*weights)
 
 
 @every_name

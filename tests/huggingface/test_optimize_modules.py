@@ -8,6 +8,7 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 
 from tests.huggingface.encoders import (  # noqa: E402
     NAMES,
+    RECOMPUTED,
     batch,
     build,
     first_layer,
@@ -19,10 +20,11 @@ from tupe_fairseq.huggingface import (  # noqa: E402
     optimized_bert,
     optimized_deberta,
     optimized_modernbert,
+    optimized_mpnet,
 )
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", RECOMPUTED)
 def test_layers_are_recomputed_where_transformers_would(name):
     model = build(name, "ForMaskedLM").train()
     fast = optimize(model)
@@ -49,7 +51,7 @@ def test_the_trainer_uses_the_attention(name, tmp_path, monkeypatch):
     calls = []
     attend = optimized.attend
     watched = lambda *given: calls.append(1) or attend(*given)  # noqa: E731
-    for each in (optimized_bert, optimized_deberta, optimized_modernbert):
+    for each in (optimized_bert, optimized_deberta, optimized_modernbert, optimized_mpnet):
         monkeypatch.setattr(each, "attend", watched)
     rows = [{"input_ids": torch.tensor([5, 6, 7]), "labels": torch.tensor(1)}] * 4
     settings = transformers.TrainingArguments(

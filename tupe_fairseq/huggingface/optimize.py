@@ -17,6 +17,7 @@ from .optimized import CLASSES, Hooks
 from .optimized_bert import BertHooks
 from .optimized_deberta import DebertaHooks
 from .optimized_modernbert import ModernBertHooks
+from .optimized_mpnet import MPNetHooks
 from .precision import PRECISIONS, convert
 
 T = TypeVar("T")
@@ -34,6 +35,7 @@ KINDS: dict[type, type[Hooks]] = {
     transformers.CamembertModel: BertHooks,
     transformers.DebertaV2Model: DebertaHooks,
     transformers.ModernBertModel: ModernBertHooks,
+    transformers.MPNetModel: MPNetHooks,
 }
 #: The same of the classes that encoders themselves are then.
 HOOKED = {CLASSES[each]: kind for each, kind in KINDS.items() if each in CLASSES}
@@ -51,10 +53,10 @@ def optimize(
     """Let the encoders in a model compute faster, with the same modules and interface.
 
     The layers of each `BertModel`, `RobertaModel`, `XLMRobertaModel`, `CamembertModel`,
-    `DebertaV2Model` and `ModernBertModel` compute without padding, by the attention of this
-    package, and for DeBERTa without tensors of T×T×C. All modules stay, and are called. With
-    "fp32", parameters are shared with `model`, names in the state dict do not change, and the
-    result can be trained and saved as before. If padding is on the right, features at padding
+    `DebertaV2Model`, `ModernBertModel` and `MPNetModel` compute without padding, by the attention
+    of this package, and for DeBERTa without tensors of T×T×C. All modules stay, and are called.
+    With "fp32", parameters are shared with `model`, names in the state dict do not change, and
+    the result can be trained and saved as before. If padding is on the right, features at padding
     are 0.
 
         >>> model = optimize(SentenceTransformer("all-MiniLM-L6-v2"))
@@ -98,11 +100,12 @@ def optimize(
     if not inplace:
         # What is found in the memo is not copied.
         model = copy.deepcopy(model, {id(each): each for each in tensors})
-    change: Change = partial(_add_hooks, precision=precision)
+    changed: Any = model
+    heads = [each for each in changed.modules() if isinstance(each, transformers.PreTrainedModel)]
+    change: Change = partial(_add_hooks, precision=precision, heads=heads)
     if engine in ENGINES:
         module = importlib.import_module(ENGINES[engine])
         change = partial(module.install, precision=precision, directory=directory)
-    changed: Any = model
     _change(changed, change)
     return model
 
@@ -149,12 +152,15 @@ def _change(model: nn.Module, change: Change) -> None:
         )
 
 
-def _add_hooks(model: Any, kind: type[Hooks], reads_padding: bool, precision: str) -> str:
+def _add_hooks(
+    model: Any, kind: type[Hooks], reads_padding: bool, precision: str, heads: list[Any]
+) -> str:
     """Give an encoder its hooks, and convert its layers; see `Change`."""
     hooks = _hooks_of(model, kind)
     if isinstance(hooks, str):
         return hooks
     hooks.keeps_padding |= reads_padding
+    hooks.reads_first |= any(model in each.children() for each in heads)
     convert(model, hooks, precision)
     _faster_products(model.get_submodule(hooks.owner))
     return ""
@@ -174,7 +180,7 @@ def _hooks_of(model: Any, kind: type[Hooks]) -> Hooks | str:
         hooks = kind(model.config)
     except ConfigurationError as error:
         return str(error).rstrip(".")
-    owner.register_forward_pre_hook(hooks.before, with_kwargs=True)
+    owner.register_forward_pre_hook(hooks.enter, with_kwargs=True)
     owner.register_forward_hook(hooks.after, with_kwargs=True)
     for module in owner.modules():
         module.__class__ = CLASSES.get(type(module), type(module))

@@ -11,39 +11,18 @@ Where a module may read more than a token at a time, padding stays. What the hoo
 transformers' own code computes.
 """
 
-import functools
 from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.modules import activation
-from transformers.activations import GELUActivation
 from transformers.utils import ModelOutput
 
 from ..attention import LayerPlan, Layout, Padding, Prepared
 from ..base.errors import UsageError
-from ..kernels.linear import FasterLinear, PackedLinear
-from ..kernels.quantized import QuantizedLinear
 from ..position.base import PositionEncoding, build_position_encoding
 from ..position.relative import RelativeVectors
+from .modules import by_token
 
-#: Where classes are from that compute each token alone, apart from attention.
-OWN = ("transformers.", "tupe_fairseq.", "peft.", "torch.ao.nn.quantized.")
-#: Classes of torch that do, besides activations.
-BY_TOKEN = {
-    nn.Dropout,
-    nn.Embedding,
-    nn.Identity,
-    nn.LayerNorm,
-    nn.Linear,
-    nn.ModuleDict,
-    nn.ModuleList,
-    nn.ParameterDict,
-    nn.Sequential,
-}
-#: Linear layers whose output nothing else reads, if they have no hooks.
-PLAIN = (nn.Linear, FasterLinear, PackedLinear, QuantizedLinear)
 #: The class here of each class of transformers whose modules compute in another way.
 CLASSES: dict[type, type] = {}
 
@@ -74,6 +53,8 @@ class Hooks:
         self.config = config
         #: Whether vectors at padding are those of transformers, since a head reads them.
         self.keeps_padding = False
+        #: Whether a head reads the first vector of each text, which may be padding.
+        self.reads_first = False
         self.precision = "fp32"
         #: The dtypes of layers and outputs, where they differ.
         self.inside: torch.dtype | None = None
@@ -106,8 +87,23 @@ class Hooks:
             **options,
         )
 
+    def enter(self, module: Any, args: Any, named: dict[str, Any]) -> Any:
+        """What the module gets."""
+        given = self.before(module, args, named)
+        if given is None and self.inside is not None:
+            cast = self.mask_inside
+            return tuple(map(cast, args)), {name: cast(value) for name, value in named.items()}
+        return given
+
+    def mask_inside(self, x: Any) -> Any:
+        """A mask that transformers adds to scores, in the dtype of the layers."""
+        if not (isinstance(x, Tensor) and x.dim() == 4 and x.is_floating_point()):
+            return x
+        assert self.inside is not None
+        return x.float().clamp(min=torch.finfo(self.inside).min).to(self.inside)
+
     def before(self, module: Any, args: Any, named: dict[str, Any]) -> Any:
-        """What the module gets, or None for what it is given."""
+        """What the module gets, or None where transformers' own code computes."""
         raise NotImplementedError
 
     def after(self, module: Any, args: Any, named: dict[str, Any], out: Any) -> Any:
@@ -130,9 +126,13 @@ class Hooks:
                 out[name] = self._padded(value, layout)
         return out
 
-    def enter(self, module: nn.Module, args: Any, out: Tensor) -> Tensor:
+    def embedded(self, module: nn.Module, args: Any, out: Tensor) -> Tensor:
         """What embeddings have returned, in the dtype of the layers."""
         return out.to(self.inside)
+
+    def leave(self, module: nn.Module, args: Any, out: Any) -> Any:
+        """What the model has returned, and what was collected, in the dtype of outputs."""
+        return self._padded(out, None)
 
     def refuse(self, *_: Any) -> None:
         """Raise a UsageError; a hook called before the state dict of converted layers is built."""
@@ -153,7 +153,8 @@ class Hooks:
         for name in ("output_attentions", "output_hidden_states"):
             if named.get(name) is None and getattr(self.config, name):
                 return False
-        return all(isinstance(self.attention_of(layer), SelfAttention) for layer in layers)
+        attentions = map(self.attention_of, layers)
+        return all(isinstance(each, SelfAttention) and each.is_served() for each in attentions)
 
     def layout(self, module: nn.Module, x: Tensor, hidden: Tensor | None) -> Layout | None:
         """Where the tokens are, or None where vectors at padding must be those of transformers.
@@ -172,6 +173,7 @@ class Hooks:
             return Layout(batch, length, alone=alone)
         if self.keeps_padding:
             return None
+        alone &= not (padding.leading and self.reads_first)
         stays = padding.inside if alone else padding.scattered
         if stays or not by_token(module):
             return Layout(batch, length, padding.mask)
@@ -202,6 +204,10 @@ class SelfAttention:
         """The factor of the queries."""
         return self.attention_head_size**-0.5
 
+    def is_served(self) -> bool:
+        """Whether all its modules are called that transformers calls."""
+        return True
+
     def projected(self, x: Tensor, scale: float) -> list[Tensor]:
         """Scaled queries, keys and values: B×T×C each."""
         first, second, third = [self._modules[name] for name in self.projections]
@@ -230,6 +236,9 @@ class Third(nn.Module):
         third: Tensor = self.joined(x).chunk(3, -1)[self.index]
         return third if self.index else third / self.scale
 
+    def __repr__(self) -> str:
+        return f"a third of {self.joined!r}"
+
 
 def attend(
     prepared: Prepared,
@@ -254,42 +263,3 @@ def attend(
     # B×H×T×D -> B×T×C -> N×C
     out = layout.from_attention(out.transpose(1, 2).flatten(2))
     return out[None] if is_packed else out
-
-
-def is_read(linear: Any, following: Any) -> bool:
-    """Whether anything but the module that follows may read what a linear layer returns.
-
-    If not, it can be changed in place: allocating a tensor of this size takes as long as gelu.
-    """
-    return (
-        torch.is_grad_enabled()
-        or type(linear) not in PLAIN
-        or bool(linear._forward_hooks or following._forward_hooks or following._forward_pre_hooks)
-    )
-
-
-def is_gelu(act: Any) -> bool:
-    """Whether a module of transformers computes the exact gelu."""
-    return type(act) is GELUActivation and act.act is F.gelu
-
-
-def by_token(module: nn.Module) -> bool:
-    """Whether all parts of a module compute each token alone, apart from attention."""
-    kinds: Any = map(type, module.modules())
-    return all(map(_is_by_token, kinds)) and not any(map(changed, module.modules()))
-
-
-@functools.cache
-def _is_by_token(kind: Any) -> bool:
-    if kind.__module__ == activation.__name__:
-        return kind is not nn.MultiheadAttention
-    return kind in BY_TOKEN or kind.__module__.startswith(OWN)
-
-
-def changed(module: nn.Module) -> bool:
-    """Whether a user has changed what calling a module does."""
-    if "forward" in module.__dict__ or module._backward_hooks or module._backward_pre_hooks:
-        return True
-    # transformers 5 collects outputs by hooks of its own.
-    hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
-    return not all(str(getattr(each, "__module__", "")).startswith(OWN) for each in hooks)

@@ -9,15 +9,9 @@ from torch import Tensor, nn
 
 from ..attention import Prepared
 from ..kernels.linear import PackedLinear
-from .optimized import (
-    CLASSES,
-    Hooks,
-    SelfAttention,
-    attend,
-    is_gelu,
-    is_read,
-    packed,
-)
+from ..position.base import PositionEncoding
+from .modules import is_gelu, is_read, rounds_alone, row_by_row
+from .optimized import CLASSES, Hooks, SelfAttention, attend, packed
 
 #: How names of classes begin in the models that have the layers of BERT.
 IS_OLD = transformers.__version__ < "5"
@@ -40,14 +34,22 @@ class BertHooks(Hooks):
         if len(args) != 1 or not self.serves(module.layer, named):
             return None
         x = args[0]
+        eager = getattr(self.config, "_attn_implementation", None) == "eager"
+        if eager and mask is not None and mask.dtype == torch.bool:
+            # The caller's, whose values transformers adds to the scores.
+            return None
         hidden = None if mask is None else hidden_keys(mask)
         if mask is not None and (hidden is None or hidden.shape != x.shape[:2]):
             return None
         layout = self.layout(module, x, hidden)
         if layout is None:
             return None
-        prepared = self.plan.prepare(self.encoding, x, layout)
+        prepared = self.plan.prepare(self.encoding_in(module, layout.length, x), x, layout)
         return (packed(layout, x),), {**named, "attention_mask": prepared}
+
+    def encoding_in(self, module: Any, length: int, x: Tensor) -> PositionEncoding:
+        """What adds positions to the scores of T tokens; nothing does in BERT."""
+        return self.encoding
 
 
 def hidden_keys(mask: Any) -> Tensor | None:
@@ -114,6 +116,8 @@ class LikeBertIntermediate(nn.Module):
         """As the class of transformers."""
         dense = self.dense
         act = self.intermediate_act_fn
+        if rounds_alone(dense, act):
+            return row_by_row(act, dense(hidden_states))
         if not is_gelu(act) or is_read(dense, act):
             return super().forward(hidden_states)
         if type(dense) is PackedLinear:
@@ -134,7 +138,10 @@ class LikeBertOutput(nn.Module):
         dropout = self.dropout
         if dropout.training or type(dropout) is not nn.Dropout or is_read(dense, dropout):
             return super().forward(hidden_states, input_tensor)
-        return self.LayerNorm(dense(hidden_states).add_(input_tensor))
+        x = dense(hidden_states)
+        # Under autocast, products alone are in half precision.
+        same = x.dtype == input_tensor.dtype
+        return self.LayerNorm(x.add_(input_tensor) if same else x + input_tensor)
 
 
 def derive(ours: type, theirs: type) -> None:
@@ -150,8 +157,10 @@ for _name in LIKE_BERT:
         # The second is in transformers 4 alone.
         if hasattr(_theirs, _name + _kind):
             derive(LikeBertAttention, getattr(_theirs, _name + _kind))
-for _name in (*LIKE_BERT, "DebertaV2"):
+for _name in (*LIKE_BERT, "DebertaV2", "MPNet"):
     _theirs = sys.modules[getattr(transformers, f"{_name}Model").__module__]
     derive(LikeBertIntermediate, getattr(_theirs, f"{_name}Intermediate"))
     derive(LikeBertOutput, getattr(_theirs, f"{_name}Output"))
-    derive(LikeBertOutput, getattr(_theirs, f"{_name}SelfOutput"))
+    # MPNet's is a part of its attention.
+    if hasattr(_theirs, f"{_name}SelfOutput"):
+        derive(LikeBertOutput, getattr(_theirs, f"{_name}SelfOutput"))

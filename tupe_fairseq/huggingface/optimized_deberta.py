@@ -9,8 +9,9 @@ from transformers.models.deberta_v2 import modeling_deberta_v2
 from ..attention import Prepared
 from ..position.base import PositionEncoding
 from ..position.deberta import DebertaPosition, released_options
-from ..position.relative import ByDistance, RelativeVectors
-from .optimized import CLASSES, Hooks, SelfAttention, attend, by_token, packed
+from ..position.relative import FixedVectors, RelativeVectors
+from .modules import by_token, drops_plainly, rate_of
+from .optimized import CLASSES, Hooks, SelfAttention, attend, packed
 
 
 class DebertaHooks(Hooks):
@@ -43,6 +44,9 @@ class DebertaHooks(Hooks):
         x, mask = args
         if mask.shape != x.shape[:2]:
             return None
+        if self.reads_first and (mask[:, :-1] < mask[:, 1:]).any():
+            # Padding before a token, which sees no token in transformers.
+            return None
         layout = self.layout(module, x, mask == 0)
         if layout is None:
             return None
@@ -57,8 +61,8 @@ class DisentangledSelfAttention(SelfAttention, modeling_deberta_v2.DisentangledS
     """As the class of transformers; `relative_pos` may be what has been prepared."""
 
     projections = ("query_proj", "key_proj", "value_proj")
-    #: Of the vectors by distance that have been computed for all lengths, the first distances.
-    firsts: dict[str, int] | None = None
+    #: The vectors by distance, where weights are constant.
+    fixed: FixedVectors
 
     def forward(
         self,
@@ -75,9 +79,11 @@ class DisentangledSelfAttention(SelfAttention, modeling_deberta_v2.DisentangledS
         encoding = cast(DebertaPosition, relative_pos.encoding)
         relative = self.relative(encoding, rel_embeddings, relative_pos.layout.length)
         qkv = self.projected(hidden_states, self.scale(encoding))
-        # Of nn.Identity, there is none.
-        p = getattr(self.dropout, "p", 0.0) if self.dropout.training else 0.0
+        p = rate_of(self.dropout)
         return attend(relative_pos, qkv, self.num_attention_heads, p, relative), None
+
+    def is_served(self) -> bool:
+        return drops_plainly(self.dropout)
 
     def scale(self, encoding: Any = None) -> float:
         return float((encoding.score_terms * self.attention_head_size) ** -0.5)
@@ -92,12 +98,8 @@ class DisentangledSelfAttention(SelfAttention, modeling_deberta_v2.DisentangledS
             table: P, normalised where the configuration says so.
             length: T.
         """
-        if self.firsts is not None:
-            fixed: dict[str, Any] = {
-                name: ByDistance(self.get_buffer(name), first).within(length, length)
-                for name, first in self.firsts.items()
-            }
-            return RelativeVectors(**fixed)
+        if hasattr(self, "fixed"):
+            return self.fixed.within(length)
         if not self.pos_att_type:
             return None
         own: Any = self
@@ -112,28 +114,15 @@ class DisentangledSelfAttention(SelfAttention, modeling_deberta_v2.DisentangledS
             reached = slice(None)
         # As in transformers, of three dimensions.
         rows = self.pos_dropout(table[None])
-        for_queries = None
-        for_keys = None
-        if "c2p" in self.pos_att_type:
-            for_queries = encoding.by_distance(of_keys(rows)[0, reached], length, reverse=True)
-        if "p2c" in self.pos_att_type:
-            queries = of_queries(rows)[0, reached] * self.scale(encoding)
-            for_keys = encoding.by_distance(queries, length, reverse=True)
-        return RelativeVectors(for_queries, for_keys)
+        pos_k = of_keys(rows)[0, reached] if "c2p" in self.pos_att_type else None
+        pos_q = of_queries(rows)[0, reached] if "p2c" in self.pos_att_type else None
+        return encoding.vectors(pos_k, pos_q, length)
 
     def fix(self, encoding: DebertaPosition, table: Tensor) -> None:
         """Compute the vectors by distance once, of weights that are constant."""
-        # From here on, all distances share the last bucket.
-        longest = max(encoding.shape.max_positions, encoding.relative_clip) + 1
-        vectors = self.relative(encoding, table, longest)
-        firsts = {}
-        for name in ("for_queries", "for_keys"):
-            by_distance: ByDistance | None = getattr(vectors, name, None)
-            if by_distance is not None:
-                buffer = by_distance.vectors.contiguous()
-                self.register_buffer(name, buffer, persistent=False)
-                firsts[name] = by_distance.first
-        self.firsts = firsts or None
+        vectors = self.relative(encoding, table, encoding.longest)
+        if vectors is not None:
+            self.fixed = FixedVectors(vectors)
 
 
 CLASSES[modeling_deberta_v2.DisentangledSelfAttention] = DisentangledSelfAttention

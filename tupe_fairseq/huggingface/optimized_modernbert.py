@@ -7,7 +7,8 @@ from torch import Tensor
 from transformers.models.modernbert import modeling_modernbert
 
 from ..attention import LayerPlan, Prepared
-from .optimized import CLASSES, Hooks, SelfAttention, attend, is_gelu, is_read, packed
+from .modules import is_gelu, is_read, rounds_alone, row_by_row
+from .optimized import CLASSES, Hooks, SelfAttention, attend, packed
 
 GLOBAL = "full_attention"
 LOCAL = "sliding_attention"
@@ -99,10 +100,12 @@ class ModernBertMLP(modeling_modernbert.ModernBertMLP):
     """As the class of transformers; the gate is applied in place."""
 
     def forward(self, hidden_states: Tensor) -> Tensor:
-        if not is_gelu(self.act) or is_read(self.Wi, self.act):
+        alone = rounds_alone(self.Wi, self.act)
+        if not alone and (not is_gelu(self.act) or is_read(self.Wi, self.act)):
             return super().forward(hidden_states)
         x, gate = self.Wi(hidden_states).chunk(2, -1)
-        out: Tensor = self.Wo(self.drop(self.act(x).mul_(gate)))
+        x = row_by_row(self.act, x) if alone else self.act(x)
+        out: Tensor = self.Wo(self.drop(x.mul_(gate)))
         return out
 
 

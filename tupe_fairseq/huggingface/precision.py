@@ -14,7 +14,8 @@ from ..base.errors import ConfigurationError
 from ..kernels.linear import FasterLinear, PackedLinear
 from ..kernels.quantized import QuantizedLinear
 from ..position.deberta import DebertaPosition
-from .optimized import Hooks, SelfAttention, Third, changed
+from .modules import changed
+from .optimized import Hooks, SelfAttention, Third
 from .optimized_deberta import DisentangledSelfAttention
 
 #: Values of `precision`.
@@ -47,9 +48,12 @@ def convert(encoder: Any, hooks: Hooks, precision: str) -> None:
     if inside != outside:
         hooks.inside = inside
         hooks.outside = outside
-        encoder.embeddings.register_forward_hook(hooks.enter)
+        encoder.embeddings.register_forward_hook(hooks.embedded)
+        encoder.register_forward_hook(hooks.leave)
+    # The copies read the configuration that the user may change.
+    shared = {id(each): each for each in (hooks, encoder.config)}
     for name in hooks.parts:
-        part = copy.deepcopy(getattr(encoder, name), {id(hooks): hooks})
+        part = copy.deepcopy(getattr(encoder, name), dict(shared))
         part.float().requires_grad_(False)
         _convert(part, hooks, PackedLinear if precision == "bf16" else QuantizedLinear)
         setattr(encoder, name, part.to(inside))

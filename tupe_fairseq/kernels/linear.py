@@ -118,6 +118,9 @@ class PackedLinear(nn.Module):
         pointwise = torch.ops.mkldnn._linear_pointwise
         return of_some_rows(x, pointwise, self.packed, self.bias, *activation)
 
+    def extra_repr(self) -> str:
+        return f"{self.weight.size(1)}, {self.weight.size(0)}, for inference"
+
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "packed"}
 

@@ -125,6 +125,9 @@ class QuantizedLinear(nn.Module):
             self.packed = torch.ops.onednn.qlinear_prepack(self.weight, None)
         return of_some_rows(q, _onednn, self.packed, self.scales, self.zeros)
 
+    def extra_repr(self) -> str:
+        return f"{self.weight.size(1)}, {self.weight.size(0)}, for inference"
+
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in MADE}
 

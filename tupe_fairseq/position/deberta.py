@@ -48,16 +48,14 @@ class DebertaTerms(LayerTerms):
         table = encoding.rows(length)
         if self.training and self.dropout:
             table = dropout(table, self.dropout)
-        for_queries = None
-        for_keys = None
+        pos_k = None
+        pos_q = None
         if "c2p" in self.terms:
             pos_k = project(table, self.pos_k_proj or attention.k_proj)
-            for_queries = encoding.by_distance(pos_k, length, reverse=True)
         if "p2c" in self.terms:
-            scale = (encoding.score_terms * self.shape.head_dim) ** -0.5
-            pos_q = project(table, self.pos_q_proj or attention.q_proj) * scale
-            for_keys = encoding.by_distance(pos_q, length, reverse=encoding.released)
-        return RelativeVectors(for_queries, for_keys)
+            pos_q = project(table, self.pos_q_proj or attention.q_proj)
+        vectors: RelativeVectors = encoding.vectors(pos_k, pos_q, length)
+        return vectors
 
 
 @register_position_encoding("deberta")
@@ -133,6 +131,15 @@ class DebertaPosition(PositionEncoding):
         """Rows of P on each side."""
         return len(self.weight) // 2
 
+    @property
+    def longest(self) -> int:
+        """A length whose vectors by distance serve all lengths.
+
+        From it on, all distances share the last bucket. It is one more than a program reads:
+        torch exports no slice that can be the whole tensor.
+        """
+        return max(self.shape.max_positions, self.relative_clip) + 1
+
     def for_pass(
         self, length: int, device: torch.device, padding_mask: Tensor | None = None
     ) -> PositionEncoding:
@@ -149,6 +156,23 @@ class DebertaPosition(PositionEncoding):
         near = self.rows_reached(length)
         table = self.weight[self.rows_a_side - near : self.rows_a_side + near]
         return table if self.norm is None else self.norm(table)
+
+    def vectors(self, pos_k: Tensor | None, pos_q: Tensor | None, length: int) -> RelativeVectors:
+        """k^R and scaled q^R by distance.
+
+        Args:
+            pos_k: projected rows of P, R×C, or None without this term; see `by_distance`.
+            pos_q: the same.
+            length: the number of positions.
+        """
+        for_queries = None
+        for_keys = None
+        if pos_k is not None:
+            for_queries = self.by_distance(pos_k, length, reverse=True)
+        if pos_q is not None:
+            scale = (self.score_terms * self.shape.head_dim) ** -0.5
+            for_keys = self.by_distance(pos_q * scale, length, reverse=self.released)
+        return RelativeVectors(for_queries, for_keys)
 
     def by_distance(self, rows: Tensor, length: int, reverse: bool) -> ByDistance:
         """Vectors by distance j − i from projected rows of P, R×C.

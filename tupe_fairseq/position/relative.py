@@ -1,9 +1,10 @@
 """Vectors by distance, which backends multiply by queries, keys and attention weights."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..base.tracing import is_exporting, known
 
@@ -135,3 +136,29 @@ class RelativeVectors:
         if self.key_bias is not None:
             parts.append(self.key_bias @ k.mT)
         return sum(parts[1:], parts[0])
+
+
+class FixedVectors(nn.Module):
+    """Vectors by distance for queries and keys, of constant weights: computed once.
+
+    Args:
+        vectors: of so many positions that they serve all lengths.
+    """
+
+    def __init__(self, vectors: RelativeVectors):
+        super().__init__()
+        self.firsts = {}
+        for name in ("for_queries", "for_keys"):
+            by_distance: ByDistance | None = getattr(vectors, name)
+            if by_distance is not None:
+                buffer = by_distance.vectors.contiguous()
+                self.register_buffer(name, buffer, persistent=False)
+                self.firsts[name] = by_distance.first
+
+    def within(self, length: int) -> RelativeVectors:
+        """The vectors for the distances among T positions."""
+        parts: dict[str, Any] = {
+            name: ByDistance(self.get_buffer(name), first).within(length, length)
+            for name, first in self.firsts.items()
+        }
+        return RelativeVectors(**parts)

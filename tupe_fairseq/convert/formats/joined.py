@@ -9,7 +9,7 @@ from ...attention import Layout, TupeMultiheadAttention
 from ...kernels.linear import project
 from ...position import LayerTerms
 from ...position.deberta import DebertaTerms
-from ...position.relative import ByDistance, RelativeVectors
+from ...position.relative import FixedVectors, RelativeVectors
 
 
 class JoinedAttention(TupeMultiheadAttention):
@@ -42,23 +42,10 @@ class FixedTerms(LayerTerms):
 
     def __init__(self, terms: Any, encoding: Any, attention: TupeMultiheadAttention):
         super().__init__()
-        # From here on, all distances share the last bucket. One more than a program reads: torch
-        # exports no slice that can be the whole tensor.
-        longest = max(encoding.shape.max_positions, encoding.relative_clip) + 1
-        vectors: RelativeVectors = terms.relative(encoding, longest, attention)
-        self.firsts = {}
-        for name in ("for_queries", "for_keys"):
-            by_distance: ByDistance | None = getattr(vectors, name)
-            if by_distance is not None:
-                self.register_buffer(name, by_distance.vectors.contiguous())
-                self.firsts[name] = by_distance.first
+        self.fixed = FixedVectors(terms.relative(encoding, encoding.longest, attention))
 
     def relative(self, encoding: Any, length: int, attention: Any = None) -> RelativeVectors:
-        parts: dict[str, Any] = {
-            name: ByDistance(self.get_buffer(name), first).within(length, length)
-            for name, first in self.firsts.items()
-        }
-        return RelativeVectors(**parts)
+        return self.fixed.within(length)
 
 
 @torch.no_grad()
