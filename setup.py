@@ -31,7 +31,7 @@ HF = ["safetensors>=0.4", "transformers>=4.57,<6", "accelerate>=1.1", "protobuf>
 # torch's exporter needs onnxscript, and quantization onnx.
 ONNX = [*HF, "onnx>=1.16", "onnxruntime>=1.18", "onnxscript>=0.5"]
 # What scripts/benchmark_serving.py compares.
-RIVALS = [*ONNX, "openvino>=2025"]
+RIVALS = [*ONNX, "openvino>=2025", "nncf>=3"]
 # API pages; .github/CONTRIBUTING.md has the command.
 DOCS = "pdoc>=16"
 # Needs a newer hydra than fairseq 0.12.2 takes.

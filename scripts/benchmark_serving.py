@@ -11,7 +11,8 @@ this process, and each runs the same batches in each round. Ways whose library i
 directory also get their score on STS-B: the rank correlation of the cosine of their mean features
 with the given similarities.
 
-OUT/results.json is written after each table. The same command continues with the missing tables.
+OUT/results.json and OUT/results.md are written after each table; the latter begins with what to
+call and what that gains. The same command continues with the missing tables.
 """
 
 import argparse
@@ -24,10 +25,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from benchmarking import summary
 from benchmarking.command import INTERRUPTED, aligned, listed, surroundings
 from benchmarking.encoders import FORMS, Batch, Encoder, Run, embeddings, read_sts_b, read_texts
+from benchmarking.programs import Programs
 from benchmarking.rounds import measure, table
-from benchmarking.ways import REFERENCE, WAYS, Programs, build, versions
+from benchmarking.ways import REFERENCE, WAYS, build, versions
 
 from tupe_fairseq import UsageError
 from tupe_fairseq.base.errors import one_line_endings
@@ -35,11 +38,14 @@ from tupe_fairseq.base.files import replacing
 from tupe_fairseq.base.machine import ROOT, fact_of_processor
 
 MODEL = ROOT / ".released/all-MiniLM-L6-v2"
+#: As nncf has by default.
+SAMPLES = 128
 LEGEND = (
     "ms: median over batches and rounds; 95 %: of the batches take at most these ms. texts/s: by "
     "the median round. / NAME: median over the rounds of the ratio to NAME, and its quartiles; "
-    "best: the fastest way of the same precision that is not ours. difference: the largest of "
-    f"features at tokens to those of {REFERENCE}."
+    "best: the fastest way of the same precision that is not ours. cosine: of mean features of "
+    f"texts to those of {REFERENCE}, on average and at least. alone: the same of texts alone to "
+    "those in a batch."
 )
 
 
@@ -69,8 +75,10 @@ class Serving:
         self.texts = self.pairs[0] + self.pairs[1] if self.pairs else []
         if args.text:
             self.texts = read_texts(args.text)
-        self.encoder = Encoder(args.model, args.form)
-        self.programs = Programs(self.encoder, folder)
+        self.encoder = Encoder(args.model, args.form, args.layers)
+        folder = (args.programs or folder) / self.encoder.name.replace(", ", "-").replace(" ", "-")
+        folder.mkdir(parents=True, exist_ok=True)
+        self.programs = Programs(self.encoder, folder, self.samples)
         self.results = read_results(args.out)
         self.built: tuple[int, dict[str, Run | str]] = (0, {})
 
@@ -104,6 +112,12 @@ class Serving:
         if cell.length:
             return self.encoder.random_batches(cell.length, cell.batch, self.args.batches or 2)
         return self.encoder.batches(self.tokens, cell.batch, self.args.batches or 24)
+
+    def samples(self) -> list[Batch]:
+        """Single texts for quantizers."""
+        if self.texts:
+            return self.encoder.batches(self.tokens, 1, SAMPLES)
+        return self.encoder.random_batches(self.args.lengths[0], 1, SAMPLES)
 
     def runs(self, threads: int) -> dict[str, Run | str]:
         """All ways for a number of threads, or why they are missing."""
@@ -164,6 +178,8 @@ class Serving:
         tables[title] = {**about, "settings": settings, **found}
         with replacing(self.args.out / "results.json") as aside:
             aside.write_text(json.dumps(self.results, indent=1) + "\n", encoding="utf-8")
+        with replacing(self.args.out / "results.md") as aside:
+            aside.write_text(summary.page(self.results["models"]), encoding="utf-8")
 
 
 def read_results(out: Path) -> dict[str, Any]:
@@ -198,6 +214,7 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     model.add_argument("--model", type=Path, default=MODEL, metavar="DIRECTORY", help=told)
     told = f"random parameters instead: {', '.join(FORMS)}"
     model.add_argument("--form", metavar="NAME", help=told)
+    add("--layers", type=int, metavar="N", help="of the form: its first ones only")
     add("--text", type=Path, metavar="FILE", help="a text in each line")
     add("--sts-b", type=Path, metavar="FOLDER", help="GLUE's: the score, and texts without --text")
     numbers: dict[str, Any] = {"type": int, "metavar": "N"}
@@ -210,9 +227,11 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     add("--batches", **numbers, help=told)
     add("--rounds", **numbers, default=7, help="measurements of each way (default: %(default)s)")
     add("--ways", metavar="NAMES", help=f"default: {','.join(WAYS)}")
+    told = "keep programs there, for further calls (default: a temporary one)"
+    add("--programs", type=Path, metavar="DIRECTORY", help=told)
     add("--out", type=Path, required=True, metavar="DIRECTORY", help="for results.json")
     args = parser.parse_args(argv)
-    for name in ("lengths", "batch", "threads", "batches", "rounds"):
+    for name in ("lengths", "batch", "threads", "batches", "rounds", "layers"):
         value = getattr(args, name)
         for number in value if isinstance(value, list) else [value]:
             if number is not None and number < 1:

@@ -37,6 +37,21 @@ FORMS: dict[str, tuple[str, dict[str, Any]]] = {
         )
         for size, layers in (("small", 6), ("base", 12))
     },
+    "mpnet-base": (
+        "MPNet",
+        {**BASE, "num_hidden_layers": 12, "vocab_size": 30527, "max_position_embeddings": 514},
+    ),
+    # The released one takes 8,192 tokens.
+    "modernbert-base": (
+        "ModernBert",
+        {
+            **BASE,
+            "intermediate_size": 1152,
+            "num_hidden_layers": 22,
+            "vocab_size": 50368,
+            "reference_compile": False,
+        },
+    ),
 }
 SPECIAL = 2
 
@@ -50,8 +65,8 @@ class Encoder:
         folder: where it was read from; None for a form.
     """
 
-    def __init__(self, folder: Path | None, form: str | None):
-        """Load the model of a folder, or build that of a form.
+    def __init__(self, folder: Path | None, form: str | None, layers: int | None = None):
+        """Load the model of a folder, or build that of a form, or its first layers.
 
         Raises:
             UsageError: no such form, or no model in the folder.
@@ -64,8 +79,10 @@ class Encoder:
         self.folder = folder if form is None else None
         self.tokenizer = None
         if form is not None:
-            kind, settings = FORMS[form]
-            self.name = form
+            kind, released = FORMS[form]
+            settings = dict(released)
+            self.name = form if layers is None else f"{form}, {layers} layers"
+            settings |= {} if layers is None else {"num_hidden_layers": layers}
             torch.manual_seed(1)
             config = getattr(transformers, f"{kind}Config")(**settings)
             self.model = getattr(transformers, f"{kind}Model")(config).eval()
@@ -90,8 +107,9 @@ class Encoder:
     def longest(self) -> int:
         """Number of tokens of the longest text that the model takes."""
         config = self.model.config
-        # RoBERTa's first position follows the index of padding.
-        unused = config.pad_token_id + 1 if "roberta" in config.model_type else 0
+        # The first position of RoBERTa and MPNet follows the index of padding.
+        shifted = "roberta" in config.model_type or config.model_type == "mpnet"
+        unused = config.pad_token_id + 1 if shifted else 0
         return config.max_position_embeddings - unused
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:

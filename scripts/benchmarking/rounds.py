@@ -7,6 +7,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from . import fidelity
 from .compare import quartiles_of_ratios, seconds_of
 from .encoders import Batch, Run
 from .ways import REFERENCE
@@ -28,21 +29,21 @@ def measure(runs: dict[str, Run | str], batches: list[Batch], rounds: int) -> di
     missing = {name: run for name, run in runs.items() if isinstance(run, str)}
     able = {name: run for name, run in runs.items() if not isinstance(run, str)}
     expected = [able[REFERENCE](batch) for batch in batches]
-    differences = {}
+    of_texts = fidelity.vectors(able[REFERENCE], batches)
+    found: dict[str, dict[str, Any]] = {}
     for name, run in list(able.items()):
         # It warms up, too.
         try:
-            differences[name] = max(map(partial(_difference, run), batches, expected))
+            difference = max(map(partial(_difference, run), batches, expected))
+            cosines = fidelity.measure(run, batches, of_texts)
+            found[name] = {"difference": difference, "cosines": cosines}
         # Runtimes raise errors of any type.
         except Exception as error:
             missing[name] = f"{type(error).__name__}: {error}".partition("\n")[0]
             del able[name]
     seconds = _seconds(able, batches, rounds)
     texts = sum(len(batch["input_ids"]) for batch in batches)
-    rows = [
-        _row(name, of_way, texts) | {"difference": differences[name]}
-        for name, of_way in seconds.items()
-    ]
+    rows = [_row(name, of_way, texts) | found[name] for name, of_way in seconds.items()]
     compare(rows)
     return {"rows": rows, "missing": missing}
 
@@ -102,7 +103,17 @@ def compare(rows: list[Row]) -> None:
 
 def table(rows: list[Row]) -> list[list[str]]:
     """The rows as text, after a row of headings."""
-    heads = ["", "precision", "ms", "95 %", "texts/s", "/ transformers", "/ best", "difference"]
+    heads = [
+        "",
+        "precision",
+        "ms",
+        "95 %",
+        "texts/s",
+        "/ transformers",
+        "/ best",
+        "cosine",
+        "alone",
+    ]
     return [heads, *map(_cells, rows)]
 
 
@@ -119,5 +130,11 @@ def _cells(row: Row) -> list[str]:
         *(f"{row[key] * 1e3:.2f}" for key in ("median_seconds", "percentile_95_seconds")),
         f"{row['texts_per_second']:.0f}",
         *ratios,
-        f"{row['difference']:.1e}",
+        *(cosines(row, name) for name in ("source", "alone")),
     ]
+
+
+def cosines(row: Row, name: str) -> str:
+    """The mean cosine of this name, and the least."""
+    found = row["cosines"].get(name)
+    return "{:.4f} ({:.4f})".format(*found) if found else ""

@@ -66,6 +66,7 @@ def test_int8_is_near(folder, name):
     with torch.no_grad():
         here, there = (each(**inputs)[0][shown] for each in (fast, model))
     assert torch.cosine_similarity(here, there, dim=-1).mean() > 0.99
+    assert 0.99 < fast.fidelity.least <= fast.fidelity.mean < 1
 
 
 def test_heads_pipelines_and_the_given_model(folder, tmp_path):
@@ -175,14 +176,14 @@ def test_bad_arguments(more, message):
 
 
 def test_programs_of_another_model_are_refused(fast, folder):
-    with pytest.raises(UsageError, match="is not of this encoder as it is"):
+    with pytest.raises(UsageError, match="or directory has another model's program"):
         by_program(transformers.BertModel(fast.config).eval(), folder, "bert")
 
 
 def test_hooks_are_not_ignored(fast, folder):
     model = classifier().bert
     model.encoder.layer[1].output.register_forward_hook(lambda module, given, out: out.flip(-1))
-    with pytest.raises(UsageError, match="optimize an encoder without hooks"):
+    with pytest.raises(UsageError, match="or the encoder hooks, which a program has not"):
         by_program(model, folder, "bert")
 
 

@@ -15,7 +15,7 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
 SCRIPT = ROOT / "scripts/benchmark_serving.py"
 WORDS = ["a", "man", "plays", "guitar", "dog", "runs"]
-WAYS = "torch-int8,onnxruntime-optimized-fp32,ours-fp32,ours-int8"
+WAYS = "torch-int8,onnxruntime-optimized-fp32,onnxruntime-nbits-int8,ours-fp32,ours-int8"
 REFERENCE = "transformers-fp32"
 #: A call of a second.
 SHORT = ["--batch=1", "--threads=1", "--rounds=1", f"--ways={REFERENCE}"]
@@ -56,9 +56,10 @@ def finished(model, sts_b, tmp_path_factory):
     if torch.__version__ < OLDEST_EXPORTER:
         pytest.skip(f"--to onnx needs torch {OLDEST_EXPORTER}")
     out = tmp_path_factory.mktemp("out")
-    done = processes.run(SCRIPT, *flags(model, sts_b, out))
+    programs = f"--programs={tmp_path_factory.mktemp('programs')}"
+    done = processes.run(SCRIPT, *flags(model, sts_b, out), programs)
     assert done.returncode == 0, done.stderr
-    return out, done.stdout
+    return out, done.stdout, programs
 
 
 def read(out):
@@ -66,8 +67,8 @@ def read(out):
 
 
 def test_results_are_complete(finished):
-    out, printed = finished
-    assert [path.name for path in out.iterdir()] == ["results.json"]
+    out, printed, _ = finished
+    assert sorted(path.name for path in out.iterdir()) == ["results.json", "results.md"]
     tables = read(out)
     title = "texts, batches of 2, threads: 1"
     assert list(tables) == [title, "STS-B"]
@@ -98,10 +99,53 @@ def test_ratios_and_best_rivals(finished):
         expected = statistics.mean(a / b for a, b in pairs)
         assert row["quartiles_of_ratios"]["best"][1] == pytest.approx(expected)
         assert row["difference"] < (1e-5 if row["precision"] == "fp32" else 1)
+        least = 1 - (1e-6 if row["precision"] == "fp32" else 0.02)
+        assert all(least < each < 1 + 1e-6 for each in row["cosines"]["source"])
+        alone = row["cosines"]["alone"][1]
+        assert alone == pytest.approx(1, abs=0.02 if name == "torch-int8" else 1e-6)
+
+
+def test_the_page_begins_with_what_to_call(finished, sts_b):
+    (table, _) = read(finished[0]).values()
+    lines = (finished[0] / "results.md").read_text().splitlines()
+    rows = {row["name"]: row for row in table["rows"]}
+    cells = []
+    for precision in ("fp32", "int8"):
+        row = rows[f"ours-{precision}"]
+        ratio = row["quartiles_of_ratios"]["transformers"][1]
+        cells.append(f"`optimize`: {ratio:.2f} ({row['cosines']['source'][0]:.4f})")
+    assert lines[4] == f"| tiny | {sts_b.name} | 1 | 2 | {cells[0]} |  | {cells[1]} |"
+    assert sum("onnxruntime-nbits-int8" in line for line in lines) >= 2
+
+
+def test_cosines_of_a_way(script):
+    """Its vectors depend on padding."""
+    fidelity = script("benchmarking.fidelity")
+    ids = torch.tensor([[3, 4, 5], [6, 0, 0]])
+    batch = {"input_ids": ids, "attention_mask": ids.ne(0).long()}
+    source = torch.tensor([[4.0, 0], [6, 0]])
+
+    def run(batch):
+        length = batch["input_ids"].size(1) - 1
+        return torch.stack((batch["input_ids"], length + 0 * batch["input_ids"]), -1).float()
+
+    found = fidelity.measure(run, [batch], source)
+    first, second = (value / (value**2 + 4) ** 0.5 for value in (4, 6))
+    assert found["source"] == pytest.approx([(first + second) / 2, first])
+    assert found["alone"] == pytest.approx([(1 + second) / 2, second])
+
+
+def test_programs_are_kept(script, finished, model, tmp_path, monkeypatch):
+    ways = "--ways=onnxruntime-optimized-fp32,onnxruntime-nbits-int8"
+    monkeypatch.setattr(torch.onnx, "export", lambda *_, **__: pytest.fail("exported again"))
+    words = [*SHORT[:-1], ways, "--lengths=3", f"--model={model}", f"--out={tmp_path}"]
+    assert script("benchmark_serving").main([*words, finished[2]]) == 0
+    (table,) = read(tmp_path).values()
+    assert table["missing"] == {}
 
 
 def test_a_complete_call_is_not_repeated(script, finished, model, sts_b, monkeypatch, capsys):
-    out, _ = finished
+    out, *_ = finished
     before = (out / "results.json").read_bytes()
     benchmark = script("benchmark_serving")
     monkeypatch.setattr(benchmark, "build", lambda *_: pytest.fail("a way was built"))
@@ -178,6 +222,7 @@ def test_forms_take_texts(script):
         ("--sts-b nowhere", "--sts-b is 'nowhere', but must be GLUE's folder STS-B"),
         ("--lengths 513 --model {model}", "--lengths holds 513, but tiny takes texts of 2 to 512"),
         ("--lengths 8 --ways fast", "--ways names 'fast'; the known names are: transformers-fp32"),
+        ("--form bert-base --layers 0 --lengths 8", "--layers is 0, but must be at least 1"),
         ("--lengths 8 --threads 0", "--threads is 0, but must be at least 1"),
         ("--batch 1", "nothing to run: give --sts-b, --text or --lengths"),
     ],

@@ -3,7 +3,7 @@
 import copy
 import importlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,6 +13,7 @@ from torch import nn
 
 from ..base.errors import ConfigurationError, UsageError
 from ..kernels.linear import FasterLinear, faster_products
+from .gate import Gate, unchanged_on_error
 from .optimized import CLASSES, Hooks
 from .optimized_bert import BertHooks
 from .optimized_deberta import DebertaHooks
@@ -49,6 +50,9 @@ def optimize(
     inplace: bool = False,
     engine: str = "torch",
     directory: str | Path | None = None,
+    *,
+    texts: Sequence[Any] | None = None,
+    least_cosine: float | None = None,
 ) -> T:
     """Let the encoders in a model compute faster, with the same modules and interface.
 
@@ -72,42 +76,54 @@ def optimize(
             computes the encoders. It needs the extra `onnx`. Copies and pickles have it, too.
         directory: of the program, with engine "onnxruntime": read if it is there, written
             otherwise. By default, it is made in a temporary directory.
+        texts: with which each changed encoder is compared with its source, one by one: strings,
+            if `model` has a tokenizer, or token ids of each. By default, 16 texts of 2 to 32
+            random tokens; none for "fp32" with engine "torch", unless `least_cosine` is given.
+        least_cosine: of the mean features of each text. By default, 0.9999 in "fp32", 0.99 in
+            "bf16" and 0.98 in "int8".
 
     Returns:
-        The model, of the same class.
+        The model, of the same class. If encoders were compared, its `fidelity` (for a pipeline,
+        that of its `model`) has the mean and the least cosine of the encoder with the lowest, and
+        that of each encoder its own. It is logged, too.
 
     Raises:
-        UsageError: the precision is unknown, parameters are on the meta device, or `model` is
-            not an `nn.Module`.
+        UsageError: the precision is unknown, parameters are on the meta device, `model` is
+            not an `nn.Module`, or a cosine is below the limit. `model` stays as it was.
 
     Warns:
         UserWarning: for encoders that stay as they are, with the reason.
     """
     _check(precision, engine, directory)
-    if not isinstance(model, nn.Module):
-        inner = getattr(model, "model", None)
-        if not isinstance(inner, nn.Module):
-            raise UsageError(
-                f"model is a {type(model).__name__}, but must be an nn.Module or a pipeline of "
-                "transformers."
-            )
-        result: Any = model if inplace else copy.copy(model)
-        result.model = optimize(inner, precision, inplace, engine, directory)
-        return result
-    tensors = [*model.parameters(), *model.buffers()]
+    gate = Gate(model, precision, engine, texts, least_cosine)
+    inner: Any = model if isinstance(model, nn.Module) else getattr(model, "model", None)
+    if not isinstance(inner, nn.Module):
+        raise UsageError(
+            f"model is a {type(model).__name__}, but must be an nn.Module or a pipeline of "
+            "transformers."
+        )
+    tensors = [*inner.parameters(), *inner.buffers()]
     if any(each.is_meta for each in tensors):
         raise UsageError("model has parameters on the meta device: load their values first.")
-    if not inplace:
-        # What is found in the memo is not copied.
-        model = copy.deepcopy(model, {id(each): each for each in tensors})
-    changed: Any = model
+    changed: Any = inner if inplace else _copy(inner)
     heads = [each for each in changed.modules() if isinstance(each, transformers.PreTrainedModel)]
     change: Change = partial(_add_hooks, precision=precision, heads=heads)
     if engine in ENGINES:
         module = importlib.import_module(ENGINES[engine])
         change = partial(module.install, precision=precision, directory=directory)
-    _change(changed, change)
-    return model
+    with unchanged_on_error(changed):
+        _change(changed, change, gate)
+    if inner is model:
+        return changed
+    result: Any = model if inplace else copy.copy(model)
+    result.model = changed
+    return result
+
+
+def _copy(model: Any) -> Any:
+    """A model with the same parameters and buffers."""
+    # What is found in the memo is not copied.
+    return copy.deepcopy(model, {id(e): e for e in (*model.parameters(), *model.buffers())})
 
 
 def _check(precision: str, engine: str, directory: str | Path | None) -> None:
@@ -128,9 +144,10 @@ def _check(precision: str, engine: str, directory: str | Path | None) -> None:
         )
 
 
-def _change(model: nn.Module, change: Change) -> None:
+def _change(model: Any, change: Change, gate: Gate) -> None:
     """Let the encoders in a model compute by this package; it may be an encoder itself."""
     found = 0
+    measured = []
     reasons = {}
     for name, module in list(model.named_modules()):
         # Exactly such a class, because a subclass may compute something else.
@@ -138,9 +155,14 @@ def _change(model: nn.Module, change: Change) -> None:
         if kind is not None:
             found += 1
             parents = (each for each in model.modules() if module in each.children())
+            source = _copy(module) if gate.measures else None
             reason = change(module, kind, any(map(_reads_padding, parents)))
             if reason:
                 reasons[name or type(module).__name__] = reason
+            elif source is not None:
+                measured.append(gate.measure(source, module))
+    if measured:
+        model.fidelity = min(measured, key=lambda each: each.least)
     if reasons or not found:
         stay = ", ".join(f"{name} ({reason})" for name, reason in reasons.items())
         known = ", ".join(each.__name__ for each in KINDS)

@@ -19,6 +19,7 @@ from ...position.tables import ConstantTable
 from ..check import batch, inputs, largest_difference
 from ..classes import to_transformers
 from ..conversion import Conversion, Forward, Opened, register
+from ..fidelity import Texts, measure
 from ..graphs import TRANSLATIONS, drop_shapes, quietly
 from ..integers import quantize
 from ..models import ANSWERS, Converted, task_of
@@ -52,6 +53,12 @@ PoolingKind = Annotated[
 ]
 Normalize = Annotated[bool, "yes: embeddings have unit length"]
 Int8 = Annotated[bool, f"yes: also write {INT8_FILE}, with matrices of 8-bit integers"]
+OwnTexts = Annotated[
+    Path, "file with a text in each line, to compare outputs on (default: random)"
+]
+LeastCosine = Annotated[
+    float, "least cosine of their vectors to the source's (default: 0.9999; for int8 0.98)"
+]
 
 
 def write(
@@ -63,15 +70,18 @@ def write(
     pooling: PoolingKind | None = None,
     normalize: Normalize = False,
     int8: Int8 = False,
+    texts: OwnTexts | None = None,
+    least_cosine: LeastCosine | None = None,
 ) -> None:
     """Write a directory with a program, and with `int8` another with 8-bit matrices.
 
     The program returns the logits of the head; with `pooling`, features or embeddings; by default,
-    the logits of the language modeling head if it is trained, and features otherwise.
+    the logits of the language modeling head if it is trained, and features otherwise. Its vectors
+    of texts are compared with those of the source. Logits of classes have no limit by default.
 
     Raises:
-        UsageError: torch is too old, an option is invalid, the extra is not installed, or the
-            encoding cannot be exported.
+        UsageError: torch is too old, an option is invalid, the extra is not installed, the
+            encoding cannot be exported, or a cosine is below the limit.
     """
     if torch.__version__ < OLDEST_EXPORTER:
         raise UsageError(
@@ -79,6 +89,7 @@ def write(
             "installed."
         )
     _check(head, pooling)
+    compared = Texts(texts, least_cosine, has_default=not head)
     if pooling or normalize:
         converted.pooling = Pooling(pooling or "none", normalize)
     _follow_sentence_model(converted, head)
@@ -103,6 +114,10 @@ def write(
             )
         _write_config(folder, model.model.config)
         write_texts(folder, converted, lower_case)
+        ids = compared.ids(converted, texts_and_labels(folder, converted)[0] if texts else None)
+        for file, precision in ((FILE, "fp32"), (INT8_FILE, "int8"))[: 1 + int8]:
+            pair = session(folder / file, converted), _source(model, converted)
+            converted.notes.append(compared.check(file, measure(precision, *pair, ids)))
 
 
 def _program(converted: Converted, head: str | None, outputs: int) -> WithPooling:
@@ -214,11 +229,12 @@ def export(model: WithPooling, path: Path, converted: Converted, outputs: list[s
 
 def error_of(path: Path, model: WithPooling, converted: Converted) -> float:
     """The largest difference of outputs at tokens, relative to the largest."""
+    return largest_difference(session(path, converted), _source(model, converted), converted)
 
-    def expected(ids: Tensor) -> Tensor:
-        return _joined(model(**inputs(ids, converted)))
 
-    return largest_difference(session(path, converted), expected, converted)
+def _source(model: WithPooling, converted: Converted) -> Forward:
+    """The outputs of the model that was exported."""
+    return lambda ids: _joined(model(**inputs(ids, converted)))
 
 
 def session(path: Path, converted: Converted) -> Forward:
