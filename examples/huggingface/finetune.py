@@ -26,9 +26,9 @@ from sklearn.metrics import accuracy_score, matthews_corrcoef
 from examples.glue.readers import Example, read_split
 from examples.glue.tasks import TASKS, Task
 from examples.shared import script
-from examples.shared.settings import NAME, keep
 from tupe_fairseq import UsageError
 from tupe_fairseq.base.files import replacing
+from tupe_fairseq.base.kept_settings import NAME, keep
 
 METRICS = {
     "accuracy": accuracy_score,

@@ -45,10 +45,10 @@ from examples.pretraining.vocabularies import (
 from examples.shared import pieces, script
 from examples.shared.binarised import binarised, join
 from examples.shared.pieces import MODEL
-from examples.shared.settings import keep
 from examples.shared.workers import Results, pool
 from tupe_fairseq import DataError, UsageError
 from tupe_fairseq.base.files import replacing
+from tupe_fairseq.base.kept_settings import keep
 from tupe_fairseq.base.machine import cores
 from tupe_fairseq.base.texts import decoded, read_lines
 from tupe_fairseq.fairseq.hub.files import PREPROCESSING

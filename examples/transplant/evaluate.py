@@ -23,10 +23,11 @@ from examples.shared import script
 from tupe_fairseq import UsageError
 from tupe_fairseq.base.files import replacing
 from tupe_fairseq.convert.formats import huggingface
+from tupe_fairseq.transplant.encoders import Encoder
+from tupe_fairseq.transplant.fidelity import Order, vectors
+from tupe_fairseq.transplant.texts import Tokens, shuffled, swapped
 
-from .encoders import Encoder, read_source
-from .fidelity import Order, vectors
-from .texts import Tokens, shuffled, swapped
+from .files import read_source
 
 NAME = "evaluation.json"
 #: Sentences whose order is changed, and tokens of a sentence.

@@ -11,8 +11,8 @@ from examples.glue.readers import read_rows
 from examples.quickstart import own_text
 from examples.study import blimp
 from examples.translation import prepare
-from examples.transplant import texts
 from tupe_fairseq import UsageError
+from tupe_fairseq.transplant import texts
 
 
 def pair(text: str) -> str:

@@ -9,16 +9,17 @@ import torch
 import transformers
 
 from examples.transplant import compare
-from examples.transplant.encoders import Encoder, read_source, transplanted
-from examples.transplant.fidelity import Fidelity
-from examples.transplant.start import keep_mean_position, positional_scores
-from examples.transplant.texts import Batch, Texts, halves, has_order, shuffled, swapped
-from examples.transplant.training import loss_of
+from examples.transplant.files import read_source
 from tests.examples.test_serving import WORDS, write
 from tests.examples.test_transplant import write_lines
 from tests.huggingface.encoders import build
 from tests.tolerances import assert_close
 from tupe_fairseq import UsageError
+from tupe_fairseq.transplant.encoders import Encoder, transplanted
+from tupe_fairseq.transplant.fidelity import Fidelity
+from tupe_fairseq.transplant.start import keep_mean_position, positional_scores
+from tupe_fairseq.transplant.texts import Batch, Texts, halves, has_order, shuffled, swapped
+from tupe_fairseq.transplant.training import loss_of
 
 
 @pytest.mark.parametrize("name", ["roberta", "v3", "modernbert"])
@@ -185,7 +186,7 @@ def test_short_lines(tmp_path):
     measures = Fidelity(source, texts)(source)
     assert measures["error"] < 1e-6
     assert measures["rank"] > 0.999
-    with pytest.raises(UsageError, match="but only 2 of its"):
+    with pytest.raises(UsageError, match="but only 2 of 102 held-out"):
         texts_of(tmp_path / "few", lines[:20] + [f"w{n}" for n in range(1000)])
 
 

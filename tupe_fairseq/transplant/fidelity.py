@@ -55,7 +55,7 @@ class Order:
 
     def _cosines(self, encoder: Encoder) -> Tensor:
         pair = (vectors(encoder, self.tokens, texts) for texts in (self.texts, self.changed))
-        return F.cosine_similarity(*pair)
+        return F.cosine_similarity(*pair).cpu()
 
 
 class Fidelity:

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from tupe_fairseq import UsageError
-from tupe_fairseq.base import texts
+from ..base import texts as files
+from ..base.errors import UsageError
 
 #: Different lines at least: with fewer, the encoder learns the lines, and not the positions.
 LINES = 1000
@@ -44,7 +44,7 @@ class Batch(NamedTuple):
 
     def hiding(self, token: int, share: float) -> "Batch":
         """With this token in the place of a share of all tokens, chosen by torch's generator."""
-        hidden = torch.rand(self.ids.shape).lt(share) & self.mask.bool()
+        hidden = torch.rand(self.ids.shape).lt(share).to(self.ids.device) & self.mask.bool()
         return self._replace(ids=self.ids.masked_fill(hidden, token))
 
 
@@ -54,14 +54,16 @@ class Tokens:
     Args:
         tokenizer: of transformers.
         length: texts are cut to this number of tokens.
+        device: of the batches.
 
     Raises:
         UsageError: `length` leaves no two words of a text.
     """
 
-    def __init__(self, tokenizer: Any, length: int):
+    def __init__(self, tokenizer: Any, length: int, device: str | torch.device = "cpu"):
         self.tokenizer = tokenizer
         self.length = length
+        self.device = device
         special = max(map(tokenizer.num_special_tokens_to_add, (False, True)))
         if length <= special + 1:
             raise UsageError(
@@ -93,16 +95,18 @@ class Tokens:
             mask[row, : len(each)] = 1
         for row, each in enumerate(types):
             kinds[row, : len(each)] = torch.tensor(each)
-        return Batch(padded, mask, kinds)
+        return Batch(*(each.to(self.device) for each in (padded, mask, kinds)))
 
 
 class Texts(Tokens):
-    """A file with a text in each line.
+    """Texts without labels.
 
     Args:
-        file: in UTF-8. Every n-th of the different lines is held out.
+        texts: a file in UTF-8 with a text in each line, or the texts. Every n-th of the different
+            ones is held out.
         tokenizer: of transformers.
         length: texts are cut to this number of tokens.
+        device: of the batches.
 
     Attributes:
         held_out: what is read of the held-out lines.
@@ -115,9 +119,16 @@ class Texts(Tokens):
             `ORDERED_LINES` whose order can be measured, or `length` leaves no two words of a text.
     """
 
-    def __init__(self, file: Path, tokenizer: Any, length: int):
-        super().__init__(tokenizer, length)
-        lines = read_lines(file, LONG_TOKEN * length)
+    def __init__(
+        self,
+        texts: str | Path | Sequence[str],
+        tokenizer: Any,
+        length: int,
+        device: str | torch.device = "cpu",
+    ):
+        super().__init__(tokenizer, length, device)
+        name = named(texts)
+        lines = read_lines(texts, LONG_TOKEN * length)
         most = max(1, min(HELD_OUT, HELD_TOKENS // length))
         step = max(PART, len(lines) // most)
         held_out = lines[::step][:most]
@@ -130,7 +141,7 @@ class Texts(Tokens):
         needed = min(ORDERED_LINES, most)
         if number < needed:
             raise UsageError(
-                f"TEXT is {str(file)!r}, but only {number} of its {len(held_out)} held-out lines "
+                f"{name}, but only {number} of {len(held_out)} held-out lines "
                 f"have more than three words, and so an order: {needed} are needed."
             )
 
@@ -179,17 +190,25 @@ def check_pairs(tokenizer: Any, share: float) -> None:
         )
 
 
-def read_lines(file: Path, most: int) -> list[str]:
+def named(texts: str | Path | Sequence[str]) -> str:
+    """What messages call the texts."""
+    is_file = isinstance(texts, (str, Path))
+    return f"TEXT is {str(texts)!r}" if is_file else f"texts are a list of {len(texts)}"
+
+
+def read_lines(texts: str | Path | Sequence[str], most: int) -> list[str]:
     """The different lines that are not empty, of each at most so many characters.
 
     Raises:
-        UsageError: the file cannot be read, or has fewer than `LINES` different lines.
+        UsageError: a file cannot be read, or there are fewer than `LINES` different lines.
     """
-    found = (line.strip()[:most] for line in texts.read_lines(file, f"TEXT is {str(file)!r}"))
+    is_file = isinstance(texts, (str, Path))
+    every = files.read_lines(texts, named(texts)) if is_file else texts
+    found = (line.strip()[:most] for line in every)
     lines = list(dict.fromkeys(filter(None, found)))
     if len(lines) < LINES:
         raise UsageError(
-            f"TEXT is {str(file)!r} with {len(lines)} different lines, but at least {LINES:,} are "
+            f"{named(texts)} with {len(lines)} different lines, but at least {LINES:,} are "
             "needed, with a text each."
         )
     return lines

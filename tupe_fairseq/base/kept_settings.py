@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tupe_fairseq import UsageError
-from tupe_fairseq.base.files import replacing
+from .errors import UsageError
+from .files import replacing
 
 #: The file in the directory.
 NAME = "settings.json"

@@ -4,8 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tupe_fairseq.position.learned import LearnedPosition
-
+from ..position.learned import LearnedPosition
 from .encoders import Encoder
 from .texts import Texts
 

@@ -4,18 +4,18 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from tqdm import tqdm
 
-from tupe_fairseq import UsageError
-from tupe_fairseq.base.files import replacing
-
+from ..base.errors import UsageError
+from ..base.files import replacing
 from .encoders import Encoder, mean_features
 from .fidelity import Fidelity, shown
+from .recipe import Recipe
 from .texts import SORTED, Batch, Texts
 
 CHECKPOINT = "checkpoint.pt"
@@ -30,30 +30,6 @@ PATIENCE = 2
 DECAY = 0.25
 #: The share of tokens that a head predicts.
 HIDDEN = 0.15
-
-
-class Recipe(NamedTuple):
-    """How an encoder is distilled.
-
-    Attributes:
-        updates: at most.
-        rate: the largest learning rate, of AdamW.
-        position_rate: that of the parameters of the position encoding.
-        size: texts of a batch.
-        disordered: the share of texts whose words are in another order.
-        pairs: the share of texts that are read as the pair of their halves.
-        layers: the weight of the features of layers before the last one.
-        seed: of the order of texts.
-    """
-
-    updates: int
-    rate: float
-    position_rate: float
-    size: int
-    disordered: float
-    pairs: float
-    layers: float
-    seed: int
 
 
 def loss_of(
@@ -90,9 +66,24 @@ class Distillation:
     """A training that stops by itself, and continues from its last measurement.
 
     The rate rises, stays, and falls linearly to 0 once the error on held-out texts falls no more.
+    With more updates than in an earlier call, it goes on, and the rate rises once more.
+
+    Args:
+        student: is trained.
+        source: has the features that the student should have.
+        texts: of both.
+        recipe: how it is done.
+        out: a directory for the checkpoint and the measures; None: there are none.
     """
 
-    def __init__(self, student: Encoder, source: Encoder, texts: Texts, recipe: Recipe, out: Path):
+    def __init__(
+        self,
+        student: Encoder,
+        source: Encoder,
+        texts: Texts,
+        recipe: Recipe,
+        out: Path | None = None,
+    ):
         self.student = student
         self.source = source
         self.texts = texts
@@ -105,9 +96,12 @@ class Distillation:
             self._groups(), betas=(0.9, 0.98), weight_decay=0.01, fused=True
         )
         self.update = 0
+        #: The update from which the rate rises, and the one until which there are to be any.
+        self.rises_from = 0
+        self.updates = recipe.updates
         #: The last update, once the rate falls.
         self.end = recipe.updates
-        self.falls_from = recipe.updates - int(DECAY * recipe.updates)
+        self.falls_from = self._decay()
         self.history: list[dict[str, float]] = []
         self.seconds = 0.0
         #: The batches that are sorted together with the present one.
@@ -119,13 +113,13 @@ class Distillation:
         known = {id(each) for each in new}
         trained = (each for each in self.student.parameters() if each.requires_grad)
         kept = [each for each in trained if id(each) not in known]
-        rates = (self.recipe.rate, self.recipe.position_rate)
+        rates = (self.recipe.lr, self.recipe.position_lr)
         groups = zip((kept, new), rates, strict=True)
         return [{"params": these, "rate": rate} for these, rate in groups if these]
 
     def run(self) -> None:
         """Train to the end."""
-        if not self._resume():
+        if not self.history:
             self._measure()
         bar = tqdm(total=self.end, initial=self.update, unit=" updates", disable=None)
         began = time.monotonic()
@@ -145,7 +139,7 @@ class Distillation:
         if place == 0 or not self.group:
             recipe = self.recipe
             shares = (recipe.disordered, recipe.pairs)
-            self.group = self.texts.batches(recipe.seed, number, recipe.size, *shares)
+            self.group = self.texts.batches(recipe.seed, number, recipe.batch_size, *shares)
         return self.group[place]
 
     def _step(self, batch: Batch) -> None:
@@ -162,7 +156,7 @@ class Distillation:
 
     def _factor(self) -> float:
         """Of the rate, at this update."""
-        rising = (self.update + 1) / WARM_UP
+        rising = (self.update - self.rises_from + 1) / WARM_UP
         falling = (self.end - self.update) / max(1, self.end - self.falls_from)
         return min(1.0, rising, falling)
 
@@ -173,11 +167,13 @@ class Distillation:
         found |= (measures := self.fidelity(self.student))
         self.history.append(found)
         print(f"update {self.update}: {shown(measures)}", file=sys.stderr, flush=True)
-        errors = [each["error"] for each in self.history]
+        errors = [e["error"] for e in self.history if e["update"] >= self.rises_from]
         stays = len(errors) > PATIENCE and errors[-1] > (1 - LEAST_GAIN) * errors[-1 - PATIENCE]
         if stays and self.update < self.falls_from:
             self.falls_from = self.update
             self.end = int(self.update / (1 - DECAY))
+        if self.out is None:
+            return
         # The model card has the measures, so the checkpoint, from which a call continues, is last.
         with replacing(self.out / PROGRESS) as aside:
             aside.write_text(json.dumps(self.history, indent=1) + "\n", encoding="utf-8")
@@ -185,27 +181,44 @@ class Distillation:
             torch.save(self._state(), aside)
 
     def _state(self) -> dict[str, Any]:
-        names = ("update", "end", "falls_from", "history", "seconds")
+        names = ("update", "updates", "rises_from", "end", "falls_from", "history", "seconds")
         state = {name: getattr(self, name) for name in names}
         parts = {"student": self.student.state_dict(), "optimizer": self.optimizer.state_dict()}
         return state | parts | {"random": torch.get_rng_state()}
 
-    def _resume(self) -> bool:
-        """Whether there was a checkpoint.
+    def resume(self) -> bool:
+        """Continue from a checkpoint, with more updates if so many are wanted now.
+
+        Returns:
+            Whether there was one.
 
         Raises:
             UsageError: it is damaged.
         """
-        path = self.out / CHECKPOINT
-        if not path.exists():
+        path = None if self.out is None else self.out / CHECKPOINT
+        if path is None or not path.exists():
             return False
         try:
-            state = torch.load(path, weights_only=True)
+            state = torch.load(path, map_location=self.texts.device, weights_only=True)
             self.student.load_state_dict(state.pop("student"))
             self.optimizer.load_state_dict(state.pop("optimizer"))
-            torch.set_rng_state(state.pop("random"))
+            torch.set_rng_state(state.pop("random").cpu())
         except Exception as error:
             raise UsageError(f"{path} is damaged ({error}): remove it to begin again.") from error
         vars(self).update(state)
         print(f"continuing at update {self.update}", file=sys.stderr, flush=True)
+        if self.recipe.updates > self.updates:
+            self._go_on()
         return True
+
+    def _go_on(self) -> None:
+        """Raise the number of updates; where the rate has fallen, it rises again."""
+        if self.update > self.falls_from:
+            self.rises_from = self.update
+        self.updates = self.recipe.updates
+        self.end = self.updates
+        self.falls_from = max(self.update, self._decay())
+
+    def _decay(self) -> int:
+        """The update from which the rate falls, if nothing stops the training before."""
+        return self.updates - int(DECAY * self.updates)

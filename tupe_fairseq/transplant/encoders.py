@@ -1,49 +1,19 @@
-"""The source, the encoder that gets another position encoding, and its files."""
+"""The source, and the encoder that gets another position encoding."""
 
 import copy
 import json
-import shutil
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from tupe_fairseq import UsageError
-from tupe_fairseq.convert import directory
-from tupe_fairseq.convert.carried import SENTENCES
-from tupe_fairseq.convert.classes import to_transformers
-from tupe_fairseq.convert.formats import huggingface
-from tupe_fairseq.convert.models import TOKEN_TYPES, Converted
-from tupe_fairseq.convert.tokenizer_files import has_tokenizer
-from tupe_fairseq.convert.warm_start import new_encoding
-from tupe_fairseq.kernels.dropout import Dropout
-
+from ..convert.carried import SENTENCES
+from ..convert.classes import to_transformers
+from ..convert.models import TOKEN_TYPES, Converted
+from ..convert.warm_start import new_encoding
+from ..kernels.dropout import Dropout
 from .texts import Batch
-
-#: Folders of the result, in the order in which they are written.
-RESULTS = ("transformers", "fairseq")
-
-
-def read_source(folder: Path) -> Converted:
-    """A directory of transformers.
-
-    Raises:
-        UsageError: it is none, cannot be converted, or has no tokenizer.
-    """
-    if not (folder / "config.json").is_file():
-        raise UsageError(
-            f"SOURCE is {str(folder)!r}, but must be a directory of transformers, with "
-            "config.json."
-        )
-    source = huggingface.read(folder)
-    if not has_tokenizer(folder):
-        raise UsageError(
-            f"SOURCE is {str(folder)!r}, but has no tokenizer.json: save the tokenizer there, by "
-            "AutoTokenizer.from_pretrained(NAME).save_pretrained(SOURCE)."
-        )
-    return source
 
 
 def transplanted(
@@ -150,16 +120,3 @@ def mean_features(features: Tensor, batch: Batch) -> Tensor:
     text = torch.repeat_interleave(rows)
     total = features.new_zeros(len(rows), features.size(1)).index_add(0, text, features)
     return total / rows[:, None]
-
-
-def write(converted: Converted, out: Path) -> list[str]:
-    """Write OUT/transformers and OUT/fairseq; return notes, each with the name of its folder."""
-    first, last = (out / name for name in RESULTS)
-    # That of an interrupted call.
-    shutil.rmtree(first, ignore_errors=True)
-    converted.notes = []
-    huggingface.write(converted, first, classes="tupe", head=converted.head)
-    notes = [f"{first.name}: {note}" for note in converted.notes]
-    converted.notes = []
-    directory.write(converted, last)
-    return notes + [f"{last.name}: {note}" for note in converted.notes]
