@@ -30,6 +30,6 @@ def test_average(toy_checkpoint, toy_masked_lm_data, tmp_path):
 
 def test_another_model(toy_checkpoint, toy_language_model, tmp_path):
     out = tmp_path / "model.pt"
-    with pytest.raises(CheckpointError, match="is not of the model of .*: [0-9]+ missing"):
+    with pytest.raises(CheckpointError, match=r"is not of the model of .*: [0-9]+ missing"):
         main([str(toy_checkpoint), str(toy_language_model), "--out", str(out)])
     assert not out.exists()
