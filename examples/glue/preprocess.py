@@ -46,7 +46,9 @@ _tokenizer: Tokenizer
 def arguments() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("glue", type=Path, metavar="GLUE_DIR", help="the GLUE download, or your own")
+    parser.add_argument(
+        "glue", type=Path, metavar="GLUE_DIR", help="the GLUE download, or your own"
+    )
     parser.add_argument("task", metavar="TASK", help="CoLA, SST-2, ..., or your own")
     parser.add_argument("bpe", type=Path, metavar="BPE_DIR", help="tokenizer and dict.txt")
     parser.add_argument("out", type=Path, metavar="OUT", help="directory to write")
