@@ -26,7 +26,8 @@ def training_flags(settings: Mapping[str, Any]) -> str:
         `--arch`, the encoding, and what differs from that architecture, as words of a shell.
     """
     found = [_flags(settings, arch) for arch in ROBERTA.architectures]
-    return shlex.join(min((flags for flags in found if flags), key=len))
+    shortest = min((flags for flags in found if flags), key=len)
+    return shlex.join(shortest)
 
 
 def _flags(settings: Mapping[str, Any], arch: str) -> list[str]:
