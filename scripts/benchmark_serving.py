@@ -35,9 +35,10 @@ from benchmarking.ways import REFERENCE, WAYS, build, versions
 from tupe_fairseq import UsageError
 from tupe_fairseq.base.errors import one_line_endings
 from tupe_fairseq.base.files import replacing
-from tupe_fairseq.base.machine import ROOT, fact_of_processor
+from tupe_fairseq.base.machine import fact_of_processor
 
-MODEL = ROOT / ".released/all-MiniLM-L6-v2"
+#: Made by scripts/quickstart_released.sh in this checkout, wherever the package is installed.
+MODEL = Path(__file__).resolve().parents[1] / ".released/all-MiniLM-L6-v2"
 #: As nncf has by default.
 SAMPLES = 128
 LEGEND = (

@@ -3,7 +3,7 @@
 #
 #   bash examples/glue/finetune.sh [--user-dir FOLDER] DATA CHECKPOINT OUT [OVERRIDE...]
 #
-#   DATA         a folder that preprocess_glue.sh made, e.g. glue/RTE-bin
+#   DATA         a folder that preprocess_glue.sh or preprocess.py made, e.g. glue/RTE-bin
 #   CHECKPOINT   of the pre-trained model, which determines architecture and encoding
 #   FOLDER       with encodings of your own
 #   OUT          output: model/ (model of the best epoch, result.json) and logs/
@@ -37,6 +37,7 @@ checkpoint=$(cd "$(dirname "$checkpoint")" && pwd)/$(basename "$checkpoint")
 task=$(python -c 'import json, sys; print(json.load(open(sys.argv[1]))["task"])' "$data/task.json")
 config=${task//-/_}
 config=$(printf '%s' "$config" | tr '[:upper:]' '[:lower:]')
+[[ -f $here/config/$config.yaml ]] || config=own
 
 # A path in hydra's syntax, in which commas, parentheses and letters beyond ASCII need quotes.
 quoted() {

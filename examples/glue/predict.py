@@ -46,6 +46,8 @@ def models_by_task(folders: list[Path]) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for folder in folders:
         task = task_settings(folder)["task"]
+        if task not in TASKS:
+            raise UsageError(f"{folder} is of {task}, which the leaderboard does not have.")
         if task in found:
             raise UsageError(f"two models are of {task}: {found[task]} and {folder}.")
         found[task] = folder

@@ -26,8 +26,8 @@ import torch
 from fairseq.data import Dictionary
 from tqdm import tqdm
 
-from examples.glue.readers import Example, Read, read_split
-from examples.glue.tasks import TASKS, Split, Task, find_file
+from examples.glue.readers import Example, Read, find_task, read_split
+from examples.glue.tasks import Split, Task, find_file
 from examples.glue.tokenizer import Tokenizer
 from examples.shared import script
 from examples.shared.binarised import binarised
@@ -46,8 +46,10 @@ _tokenizer: Tokenizer
 def arguments() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("glue", type=Path, metavar="GLUE_DIR", help="the GLUE download")
-    parser.add_argument("task", metavar="TASK", help="name of the task: CoLA, SST-2, ...")
+    parser.add_argument(
+        "glue", type=Path, metavar="GLUE_DIR", help="the GLUE download, or your own"
+    )
+    parser.add_argument("task", metavar="TASK", help="CoLA, SST-2, ..., or your own")
     parser.add_argument("bpe", type=Path, metavar="BPE_DIR", help="tokenizer and dict.txt")
     parser.add_argument("out", type=Path, metavar="OUT", help="directory to write")
     positions = "of the pre-trained model (default: 512)"
@@ -166,8 +168,10 @@ def write_sentences(
 def count_line(split: Split, read: Read, cut: int, positions: int) -> str:
     """The line of a split in the report."""
     count = len(read.examples)
-    official = "as official" if count == split.count else f"OFFICIALLY {split.count:,}"
-    parts = [f"{count:,} examples, {official}"]
+    parts = [f"{count:,} examples"]
+    if split.count:
+        official = "as official" if count == split.count else f"OFFICIALLY {split.count:,}"
+        parts = [f"{count:,} examples, {official}"]
     parts += [f"{number:,} dropped ({why})" for why, number in read.left_out.items()]
     if cut:
         parts.append(f"{cut:,} truncated to {positions} tokens")
@@ -180,9 +184,7 @@ def preprocess(args: argparse.Namespace) -> None:
     Raises:
         UsageError: the download, the tokenizer or an option cannot be used.
     """
-    if args.task not in TASKS:
-        raise UsageError(f"TASK is {args.task!r}, but must be one of: {', '.join(TASKS)}.")
-    task = TASKS[args.task]
+    task = find_task(args.glue, args.task)
     if args.max_positions < 8:
         raise UsageError(f"--max-positions is {args.max_positions}, but must be at least 8.")
     for split in task.splits:

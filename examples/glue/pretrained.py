@@ -3,11 +3,12 @@
     python -m examples.glue.pretrained DATA CHECKPOINT [OVERRIDE...]
 
 DATA is a folder that preprocess_glue.sh made, OVERRIDE what the user gives. Prints one override
-per line: the architecture, the position encoding and its options, the number of positions; without
-a GPU, the use of the CPU.
+per line: the architecture, the position encoding and its options, the number of positions; for a
+task of your own, its classes and updates; without a GPU, the use of the CPU.
 """
 
 import json
+import math
 import re
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from typing import Any
 
 import torch
 
+from examples.glue.tasks import TASKS
 from examples.shared import script
 from tupe_fairseq import UsageError
 from tupe_fairseq.base.options import declared_options
@@ -41,6 +43,10 @@ ENCODER = (
     "layer_norm_eps",
     "type_vocab_size",
 )
+#: Examples of a batch, epochs and share of the warm-up, as in config/cola.yaml.
+BATCH = 32
+EPOCHS = 10
+WARMUP = 0.06
 #: A value without characters that hydra interprets.
 WORD = r"[\w.+-]+"
 #: The override that gives a model more positions than its checkpoint.
@@ -84,9 +90,22 @@ def overrides(data: Path, checkpoint: Path, given: Sequence[str] = ()) -> list[s
     found.append(f"task.max_positions={positions}")
     if separates_once(data, model) and not any("task.separator_token=" in word for word in given):
         found.append("task.separator_token=null")
+    if task_settings(data)["task"] not in TASKS:
+        found += own_task(data)
     if not torch.cuda.is_available():
         found += ["common.cpu=true", "common.fp16=false"]
     return found
+
+
+def own_task(data: Path) -> list[str]:
+    """What config/own.yaml leaves open: the number of classes and the length of the training."""
+    labels = (data / "label" / "dict.txt").read_text(encoding="utf-8").splitlines()
+    updates = EPOCHS * math.ceil(task_settings(data)["examples"]["train"] / BATCH)
+    return [
+        f"task.num_classes={len(labels)}",
+        f"optimization.max_update={updates}",
+        f"lr_scheduler.warmup_updates={int(WARMUP * updates)}",
+    ]
 
 
 def separates_once(data: Path, model: dict[str, Any]) -> bool:

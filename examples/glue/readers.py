@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from examples.glue.tasks import Split, Task, find_file, is_similarity
+from examples.glue.tasks import ONE, TASKS, Split, Task, find_file, is_similarity
+from examples.glue.tasks import PAIR as SENTENCES
 from tupe_fairseq import UsageError
 from tupe_fairseq.base.texts import decoded
 
@@ -37,6 +38,33 @@ class Read(NamedTuple):
     path: Path
     examples: list[Example]
     left_out: Counter[str]
+
+
+def find_task(folder: Path, name: str) -> Task:
+    """A task of GLUE, or one of your own, in FOLDER/NAME/train.tsv and FOLDER/NAME/dev.tsv.
+
+    Their header names the columns `sentence`, or `sentence1` and `sentence2`, and `label`. The
+    labels are those of train.tsv, in the order of the alphabet.
+
+    Raises:
+        UsageError: neither of them.
+    """
+    if name in TASKS:
+        return TASKS[name]
+    path = folder / name / "train.tsv"
+    if not path.is_file():
+        raise UsageError(
+            f"TASK is {name!r}, but must be one of: {', '.join(TASKS)}, or the name of a folder "
+            f"in {folder} with train.tsv and dev.tsv."
+        )
+    sentences = ONE
+    labels = set()
+    for row in read_rows(path):
+        if "" not in row:
+            sentences = SENTENCES if "sentence1" in row else ONE
+            labels.add(row.get("label", ""))
+    splits = (Split("train", (f"{name}/train.tsv",)), Split("valid", (f"{name}/dev.tsv",)))
+    return Task(name, sentences, "label", tuple(sorted(labels - {""})), splits)
 
 
 def read_split(glue: Path, task: Task, split: Split) -> Read | None:

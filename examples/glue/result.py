@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from examples.glue.tasks import TASKS, Task
+from examples.glue.tasks import Task, task_of
 
 LINE = re.compile(r"epoch (\d+) \| valid on '(valid1?)' subset \| (.*\bnum_updates \d+.*)")
 
@@ -38,7 +38,7 @@ def best_epoch(task: Task, log: str) -> dict[str, Any] | None:
         return None
     best = max(sorted(scores, reverse=True), key=scores.__getitem__)
     entry = found["valid", best]
-    metrics = {name: entry[name] for name in task.metrics}
+    metrics = {name: entry[name] for name in task.metrics if name in entry}
     if ("valid1", best) in found:
         metrics["mismatched_accuracy"] = found["valid1", best]["accuracy"]
     result = {"task": task.name, "metric": task.metric, "score": scores[best], "metrics": metrics}
@@ -47,7 +47,7 @@ def best_epoch(task: Task, log: str) -> dict[str, Any] | None:
 
 if __name__ == "__main__":
     name, log, out = sys.argv[1:]
-    result = best_epoch(TASKS[name], Path(log).read_text(encoding="utf-8"))
+    result = best_epoch(task_of(name), Path(log).read_text(encoding="utf-8"))
     if result is None:
         sys.exit(f"error: {log} contains no validation.")
     Path(out).write_text(json.dumps(result, indent=2) + "\n")

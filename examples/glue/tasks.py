@@ -22,13 +22,13 @@ class Split(NamedTuple):
     Attributes:
         name: fairseq's name: train, valid, valid1, test, test1, test2.
         files: possible places in the GLUE download; the first that exists is read.
-        count: number of examples in the official data.
+        count: number of examples in the official data; 0: there are none.
         submission: for test sets, name of the file that the leaderboard accepts.
     """
 
     name: str
     files: tuple[str, ...]
-    count: int
+    count: int = 0
     submission: str = ""
 
 
@@ -109,6 +109,12 @@ TASKS = {task.name: task for task in (
     Task("WNLI", PAIR, "label", BINARY, _splits("WNLI", 635, 71, 146)),
 )}
 # fmt: on
+
+
+def task_of(name: str) -> Task:
+    """A task of GLUE, or what the name of one of your own says (`readers.find_task`)."""
+    # Its metrics are those of two classes if its labels are 0 and 1.
+    return TASKS.get(name) or Task(name, (), "label", BINARY, ())
 
 
 def find_file(glue: Path, split: Split) -> Path | None:

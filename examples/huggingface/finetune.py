@@ -23,8 +23,8 @@ import transformers
 from scipy.stats import pearsonr
 from sklearn.metrics import accuracy_score, matthews_corrcoef
 
-from examples.glue.readers import Example, read_split
-from examples.glue.tasks import TASKS, Task
+from examples.glue.readers import Example, find_task, read_split
+from examples.glue.tasks import Task
 from examples.shared import script
 from tupe_fairseq import UsageError
 from tupe_fairseq.base.files import replacing
@@ -52,7 +52,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("glue", type=Path, metavar="GLUE_DIR", help="the GLUE download")
-    parser.add_argument("task", metavar="TASK", choices=list(TASKS), help="CoLA, SST-2, ...")
+    parser.add_argument("task", metavar="TASK", help="CoLA, SST-2, ..., or your own")
     parser.add_argument("model", type=Path, metavar="MODEL", help="written by --to huggingface")
     out = "new directory to write, or that of an interrupted run"
     parser.add_argument("--out", type=Path, required=True, help=out)
@@ -133,7 +133,7 @@ def finetune(args: argparse.Namespace) -> dict[str, Any]:
     Raises:
         UsageError: a file is missing or has another form, or OUT is not of an interrupted run.
     """
-    task = TASKS[args.task]
+    task = find_task(args.glue, args.task)
     if (args.out / RESULT).exists():
         raise UsageError(f"--out {str(args.out)!r} holds a result already; name a new directory.")
     if args.out.exists() and not (args.out / NAME).exists():
@@ -170,7 +170,7 @@ def finetune(args: argparse.Namespace) -> dict[str, Any]:
     paths = {name: str(getattr(args, name).resolve()) for name in ("glue", "model")}
     keep(args.out, {**vars(args), **paths, "out": None})
     trainer.train(resume_from_checkpoint=last_checkpoint(args.out / CHECKPOINTS))
-    return save(args, trainer, tokenizer)
+    return save(args, task, trainer, tokenizer)
 
 
 def last_checkpoint(folder: Path) -> str | None:
@@ -182,7 +182,7 @@ def last_checkpoint(folder: Path) -> str | None:
     return str(complete[max(complete)]) if complete else None
 
 
-def save(args: argparse.Namespace, trainer: Any, tokenizer: Any) -> dict[str, Any]:
+def save(args: argparse.Namespace, task: Task, trainer: Any, tokenizer: Any) -> dict[str, Any]:
     """Write the model, and what the way back to fairseq needs."""
     trainer.save_model(args.out)
     tokenizer.save_pretrained(args.out)
@@ -191,7 +191,7 @@ def save(args: argparse.Namespace, trainer: Any, tokenizer: Any) -> dict[str, An
             shutil.copy(args.model / name, args.out)
     epochs = [each for each in trainer.state.log_history if "eval_score" in each]
     best = max(epochs, key=lambda each: each["eval_score"])
-    result = {"task": args.task, "metric": TASKS[args.task].metric, "score": best["eval_score"]}
+    result = {"task": task.name, "metric": task.metric, "score": best["eval_score"]}
     result |= {"epoch": round(best["epoch"]), "updates": best["step"], "seed": args.seed}
     with replacing(args.out / RESULT) as aside:
         aside.write_text(json.dumps(result, indent=2) + "\n")

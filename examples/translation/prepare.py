@@ -1,9 +1,9 @@
 """Prepare Multi30k, or other parallel text of its form, with one vocabulary of pieces.
 
-    python -m examples.translation.prepare SOURCE OUT
+    python -m examples.translation.prepare SOURCE OUT [--languages SOURCE,TARGET]
 
-SOURCE holds {train,val,test_2016_flickr}.{en,de}, or these with .gz, one sentence per line. OUT
-gets
+SOURCE holds {train,val,test_2016_flickr}.{en,de}, or these with .gz, one sentence per line; the
+names may also be `valid` and `test`. OUT gets
 
     text/     SPLIT.en, SPLIT.de (SPLIT: train, valid, test), unchanged
     pieces/   the same in pieces, and sentencepiece.bpe.model, trained on both languages
@@ -24,8 +24,10 @@ from examples.shared.pieces import MODEL as TOKENIZER
 from tupe_fairseq import UsageError
 from tupe_fairseq.base.texts import decoded
 
-SPLITS = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
-LANGUAGES = ("en", "de")
+#: Split -> names of its files, of which the first that exists is read.
+SPLITS = {"train": ("train",), "valid": ("val", "valid"), "test": ("test_2016_flickr", "test")}
+#: Source and target.
+LANGUAGES = "en,de"
 
 
 def read_lines(folder: Path, name: str) -> list[str]:
@@ -47,14 +49,27 @@ def read_lines(folder: Path, name: str) -> list[str]:
     return lines
 
 
-def write_text(source: Path, out: Path) -> None:
+def pair(languages: str) -> list[str]:
+    """Source and target.
+
+    Raises:
+        UsageError: not two different languages.
+    """
+    found = languages.split(",")
+    if len(found) != 2 or len(set(found)) < 2 or not all(found):
+        raise UsageError(f"--languages is {languages!r}, but must be like {LANGUAGES}.")
+    return found
+
+
+def write_text(source: Path, out: Path, languages: list[str]) -> None:
     """Copy the splits.
 
     Raises:
         UsageError: the two sides of a split differ in their number of lines.
     """
-    for split, name in SPLITS.items():
-        sides = {language: read_lines(source, f"{name}.{language}") for language in LANGUAGES}
+    for split, names in SPLITS.items():
+        name = next((name for name in names if any(source.glob(f"{name}.*"))), names[0])
+        sides = {language: read_lines(source, f"{name}.{language}") for language in languages}
         counts = {language: len(lines) for language, lines in sides.items()}
         if len(set(counts.values())) > 1:
             told = ", ".join(f"{name}.{key} has {count} lines" for key, count in counts.items())
@@ -63,32 +78,33 @@ def write_text(source: Path, out: Path) -> None:
             _write(out / f"{split}.{language}", lines)
 
 
-def write_pieces(text: Path, out: Path, vocabulary: int) -> None:
+def write_pieces(text: Path, out: Path, vocabulary: int, languages: list[str]) -> None:
     """Train the vocabulary on both sides of the training text, and split all text with it."""
     model = out / TOKENIZER
-    both = [text / f"train.{language}" for language in LANGUAGES]
+    both = [text / f"train.{language}" for language in languages]
     pieces.train(both, model, vocabulary, "--vocabulary", character_coverage=1.0)
     for split in SPLITS:
-        for language in LANGUAGES:
+        for language in languages:
             lines = read_lines(text, f"{split}.{language}")
             _write(out / f"{split}.{language}", pieces.encode(model, lines))
 
 
-def binarise(symbols: Path, out: Path) -> None:
+def binarise(symbols: Path, out: Path, languages: list[str]) -> None:
     """fairseq-preprocess with one dictionary."""
     flags = ["--joined-dictionary", "--destdir", str(out)]
-    flags += ["--source-lang", LANGUAGES[0], "--target-lang", LANGUAGES[1]]
+    flags += ["--source-lang", languages[0], "--target-lang", languages[1]]
     flags += [f"--{split}pref={symbols / split}" for split in SPLITS]
     preprocess.main(options.get_preprocessing_parser().parse_args(flags))
 
 
-def prepare(source: Path, out: Path, vocabulary: int) -> None:
+def prepare(source: Path, out: Path, vocabulary: int, languages: str = LANGUAGES) -> None:
     """All three steps."""
+    both = pair(languages)
     for name in ("text", "pieces"):
         (out / name).mkdir(parents=True, exist_ok=True)
-    write_text(source, out / "text")
-    write_pieces(out / "text", out / "pieces", vocabulary)
-    binarise(out / "pieces", out / "data")
+    write_text(source, out / "text", both)
+    write_pieces(out / "text", out / "pieces", vocabulary, both)
+    binarise(out / "pieces", out / "data", both)
 
 
 def _write(path: Path, lines: list[str]) -> None:
@@ -101,8 +117,9 @@ def main() -> None:
     parser.add_argument("source", type=Path, help="folder of the parallel text")
     parser.add_argument("out", type=Path, help="directory of the results")
     parser.add_argument("--vocabulary", type=int, default=6000, help="pieces of both languages")
+    parser.add_argument("--languages", default=LANGUAGES, help="source and target (en,de)")
     arguments = parser.parse_args()
-    prepare(arguments.source, arguments.out, arguments.vocabulary)
+    prepare(arguments.source, arguments.out, arguments.vocabulary, arguments.languages)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Translate Multi30k from English to German: prepare, train, generate, score.
+"""Translate Multi30k, or text of your own: prepare, train, generate, score.
 
     python -m examples.translation.run SOURCE --out DIRECTORY --encodings tupe_r
     python -m examples.translation.run SOURCE --out DIRECTORY --seeds 1,2,3
@@ -28,7 +28,7 @@ from examples.shared.logs import read_log
 from examples.shared.own import user_dir
 from examples.shared.results import fingerprint
 from examples.shared.runner import Run, arguments, runner
-from examples.translation.prepare import LANGUAGES, TOKENIZER
+from examples.translation.prepare import LANGUAGES, TOKENIZER, pair
 from examples.translation.scores import BASELINE, hypotheses, references, report, score, speed
 from tupe_fairseq import UsageError
 from tupe_fairseq.base.files import replacing
@@ -68,7 +68,9 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     add("--size", choices=SIZES, default="tiny")
     add("--updates", type=int, help="updates of each model (default: by size)")
     add("--vocabulary", type=int, default=6000, help="number of pieces, for both languages")
+    add("--languages", default=LANGUAGES, help="source and target (default: %(default)s)")
     args = arguments(parser, argv, "examples.translation.run")
+    args.source_language, args.target_language = pair(args.languages)
     args.updates = args.updates or SIZES[args.size]["updates"]
     args.encodings = list(dict.fromkeys(args.encodings.split(",")))
     for name in args.encodings:
@@ -83,11 +85,16 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     return args
 
 
+def language_flags(args: argparse.Namespace) -> list[str]:
+    """Of fairseq, for source and target."""
+    return ["--source-lang", args.source_language, "--target-lang", args.target_language]
+
+
 def fixed_flags(arguments: argparse.Namespace) -> list[str]:
     """Flags of the training of all models."""
     every = arguments.updates // VALIDATIONS
     flags: list[Any] = [
-        *("--task", "translation", "--source-lang", LANGUAGES[0], "--target-lang", LANGUAGES[1]),
+        *("--task", "translation", *language_flags(arguments)),
         *("--share-all-embeddings", "--max-source-positions", 256),
         *("--max-target-positions", 256, "--skip-invalid-size-inputs-valid-test"),
         *("--criterion", "label_smoothed_cross_entropy", "--label-smoothing", 0.1),
@@ -129,23 +136,25 @@ def generate_command(args: argparse.Namespace, out: Path) -> list[object]:
     command += ["--beam", 5, "--max-len-a", 1.2, "--max-len-b", 10, "--batch-size", 64]
     command += ["--task", "timed_translation", "--path", out / "checkpoint_best.pt"]
     command += ["--user-dir", user_dir(), "--results-path", out]
-    command += ["--source-lang", LANGUAGES[0], "--target-lang", LANGUAGES[1]]
+    command += language_flags(args)
     return [*command, "--post-process", "sentencepiece", "--required-batch-size-multiple", 1]
 
 
-def evaluate(root: Path, folder: Path) -> dict[str, Any]:
+def evaluate(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Score the translations, and copy the files that the model needs."""
+    root = args.out.absolute()
+    target = args.target_language
     found = hypotheses((folder / "generate-test.txt").read_text(encoding="utf-8"))
-    with replacing(folder / "test.hyp.de") as path:
+    with replacing(folder / f"test.hyp.{target}") as path:
         path.write_text("".join(f"{line}\n" for line in found), encoding="utf-8")
     log = read_log(folder / "log.txt")
     sizes = [entry["wpb"] for kind, entry in log if kind == "train_inner"]
     clocks = [entry for kind, entry in log if kind == "clock"]
-    for name in (f"dict.{language}.txt" for language in LANGUAGES):
+    for name in (f"dict.{language}.txt" for language in (args.source_language, target)):
         shutil.copy(root / "data" / name, folder)
     shutil.copy(root / "pieces" / TOKENIZER, folder)
     return {
-        **score(found, references(root / "text")),
+        **score(found, references(root / "text" / f"test.{target}")),
         "training": speed(clocks, "updates", statistics.mean(sizes) if sizes else 1.0),
         "generation": speed(clocks, "tokens"),
     }
@@ -154,6 +163,7 @@ def evaluate(root: Path, folder: Path) -> dict[str, Any]:
 def prepare_run(args: argparse.Namespace) -> Run:
     """Text -> data."""
     words = [args.source.absolute(), args.out.absolute(), "--vocabulary", args.vocabulary]
+    words += ["--languages", args.languages]
     command = [sys.executable, "-m", "examples.translation.prepare", *words]
     return Run("prepare", {"part": "prepare"}, [command], lambda folder: {})
 
@@ -162,10 +172,10 @@ def model_run(args: argparse.Namespace, name: str, seed: int) -> Run:
     """Train, translate with and score a model."""
     folder = f"{args.size}/{name}.{seed}"
     out = args.out.absolute() / folder
-    used = args.out / "data" / f"dict.{LANGUAGES[0]}.txt"
+    used = args.out / "data" / f"dict.{args.source_language}.txt"
     settings = {"part": args.size, "encoding": name, "seed": seed, "updates": args.updates}
     commands = [train_command(args, name, seed, out), generate_command(args, out)]
-    made = partial(evaluate, args.out.absolute())
+    made = partial(evaluate, args)
     return Run(folder, settings | {"data": fingerprint(used)}, commands, made)
 
 

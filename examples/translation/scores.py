@@ -114,9 +114,9 @@ def _relative(seeds: Mapping[int, Any], base: Mapping[int, Any], key: str) -> st
     )
 
 
-def references(folder: Path) -> list[str]:
+def references(path: Path) -> list[str]:
     """The human translations of the test set."""
-    return list(read_lines(folder / "test.de"))
+    return list(read_lines(path))
 
 
 if __name__ == "__main__":

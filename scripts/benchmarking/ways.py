@@ -1,7 +1,8 @@
 """The ways to run an encoder on a CPU that benchmark_serving.py compares: rivals, and ours.
 
-The backends "onnx" and "openvino" of sentence-transformers are not among them: they need optimum,
-which takes no transformers 5, and run programs such as those here.
+The backends "onnx" and "openvino" of sentence-transformers are not among them: they need
+optimum-onnx 0.1, which takes no transformers 5, and optimum-intel 2.2, which takes none from 5.6
+on, and run programs such as those here. openvino's static int8 needs texts to calibrate it.
 """
 
 import copy

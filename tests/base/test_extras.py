@@ -10,6 +10,10 @@ from tupe_fairseq.base.extras import import_extra
     ("source", "message"),
     [
         ("raise ImportError('libfoo.so.3: cannot open')", "cannot be imported: libfoo.so.3: "),
+        (
+            "raise OSError('Could not load this library: torchaudio/lib/_torchaudio.so')",
+            r"cannot be imported: Could not .*\.so; .*: pip uninstall torchaudio\.$",
+        ),
         ("import missing_dependency", "cannot be imported: No module named 'missing_dependency'"),
     ],
 )

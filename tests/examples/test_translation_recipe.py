@@ -1,6 +1,7 @@
 """examples/translation: text in, BLEU out; resumed, reported, and refused."""
 
 import gzip
+import shutil
 import sys
 
 import pytest
@@ -62,6 +63,22 @@ def test_whole_path(source, tmp_path, forking_python, monkeypatch, capsys):
     assert isinstance(translator.translate("a dog runs ."), str)
     with pytest.raises(UsageError, match="other settings"):
         run.main([*own, "--vocabulary", "61", "--", *SMALLER])
+
+
+def test_a_pair_of_ones_own(source, tmp_path):
+    """Other languages, and the names `valid` and `test`."""
+    own = tmp_path / "own"
+    own.mkdir()
+    for name, other in (("train", "train"), ("val", "valid"), ("test_2016_flickr", "test")):
+        shutil.copy(source / f"{name}.en", own / f"{other}.fr")
+        shutil.copy(source / f"{name}.de.gz", own / f"{other}.en.gz")
+    prepare.prepare(own, tmp_path / "out", 60, "fr,en")
+    assert (tmp_path / "out/text/valid.en").read_text().splitlines() == GERMAN[:4]
+    assert (tmp_path / "out/data/test.fr-en.fr.bin").exists()
+    args = run.parse([str(own), "--out", str(tmp_path / "out"), "--languages", "fr,en"])
+    assert run.language_flags(args) == ["--source-lang", "fr", "--target-lang", "en"]
+    with pytest.raises(UsageError, match="--languages is 'fr', but must be like en,de"):
+        prepare.pair("fr")
 
 
 def test_text_that_does_not_pair(source, tmp_path):

@@ -20,6 +20,7 @@ SCRIPTS = (
     "plot_speed",
     "plot_positional_correlations",
     "benchmark_training",
+    "average_checkpoints",
     "convert_checkpoint",
     "benchmark_serving",
     "plot_serving",

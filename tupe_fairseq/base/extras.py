@@ -4,6 +4,12 @@ from typing import Any
 
 from .errors import UsageError
 
+#: A part that is imported with its package, which imports its parts when they are used. This one
+#: imports what the models of transformers need, torchaudio too where it is installed.
+PARTS = {"transformers": "transformers.processing_utils"}
+#: pip installs it with fairseq, whatever torch is there.
+TORCHAUDIO = "; only fairseq's speech tasks use torchaudio: pip uninstall torchaudio"
+
 
 def import_extra(module: str, extra: str) -> Any:
     """Import a module and return its top-level package.
@@ -16,12 +22,13 @@ def import_extra(module: str, extra: str) -> Any:
         UsageError: the module is not installed, or cannot be imported.
     """
     try:
-        return __import__(module)
-    except ImportError as error:
+        return __import__(PARTS.get(module, module))
+    except (ImportError, OSError) as error:
         package = module.partition(".")[0]
         if not isinstance(error, ModuleNotFoundError) or error.name not in (package, module):
+            way_out = TORCHAUDIO if "torchaudio" in str(error) else ""
             raise UsageError(
-                f"this needs {package}, which cannot be imported: {error}."
+                f"this needs {package}, which cannot be imported: {error}{way_out}."
             ) from error
         raise UsageError(
             f"this needs {package}, which is not installed: pip install 'tupe_fairseq[{extra}]'"

@@ -47,6 +47,7 @@ from .fairseq_models import (
     to_fairseq,
 )
 from .fairseq_tokenizer import FairseqTokenizer
+from .flags import training_flags
 from .kept import HEADLESS, KEPT, OF_HEADS, kept_settings, kept_text, read_kept
 from .labels import NAMES, label_files, labels_beside
 from .models import HEADS, LM_HEAD, POOLER, SENTENCES, Converted, head_names, sizes, task_of
@@ -159,6 +160,7 @@ def write(converted: Converted, out: Path) -> None:
     state = to_fairseq(reordered(converted, order))
     state = completed(converted, state, settings, dictionary)
     files = _files(converted, dictionary, bool(order))
+    converted.notes.append(f"flags of fairseq-train: {training_flags(settings)}")
     arguments = convert_namespace_to_omegaconf(all_arguments(settings))
     config = OmegaConf.to_container(arguments, enum_to_str=True)
     history = {

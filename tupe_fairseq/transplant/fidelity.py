@@ -54,8 +54,9 @@ class Order:
         return {"gap": gap, "rank": float(spearmanr(found, self.expected).statistic)}
 
     def _cosines(self, encoder: Encoder) -> Tensor:
-        pair = (vectors(encoder, self.tokens, texts) for texts in (self.texts, self.changed))
-        return F.cosine_similarity(*pair).cpu()
+        whole = vectors(encoder, self.tokens, self.texts)
+        changed = vectors(encoder, self.tokens, self.changed)
+        return F.cosine_similarity(whole, changed).cpu()
 
 
 class Fidelity:

@@ -2,7 +2,7 @@
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -192,8 +192,9 @@ def check_pairs(tokenizer: Any, share: float) -> None:
 
 def named(texts: str | Path | Sequence[str]) -> str:
     """What messages call the texts."""
-    is_file = isinstance(texts, (str, Path))
-    return f"TEXT is {str(texts)!r}" if is_file else f"texts are a list of {len(texts)}"
+    if isinstance(texts, (str, Path)):
+        return f"TEXT is {str(texts)!r}"
+    return f"texts are a list of {len(texts)}"
 
 
 def read_lines(texts: str | Path | Sequence[str], most: int) -> list[str]:
@@ -202,8 +203,8 @@ def read_lines(texts: str | Path | Sequence[str], most: int) -> list[str]:
     Raises:
         UsageError: a file cannot be read, or there are fewer than `LINES` different lines.
     """
-    is_file = isinstance(texts, (str, Path))
-    every = files.read_lines(texts, named(texts)) if is_file else texts
+    every: Iterable[str]
+    every = files.read_lines(texts, named(texts)) if isinstance(texts, (str, Path)) else texts
     found = (line.strip()[:most] for line in every)
     lines = list(dict.fromkeys(filter(None, found)))
     if len(lines) < LINES:

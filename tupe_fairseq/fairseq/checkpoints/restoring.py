@@ -22,10 +22,14 @@ from ..arguments.training import TrainingSettings
 from .intact import newest_intact_checkpoint
 from .reading import read_checkpoint, recorded_settings
 
-#: Options of fairseq that have no parameters either.
+#: Options of fairseq that have no parameters either, and the sizes: the error of a checkpoint that
+#: does not fit follows, and names parameters.
 STOCK = (
-    Option("encoder_attention_heads", int, None, ""),
-    Option("decoder_attention_heads", int, None, ""),
+    *(
+        Option(f"{side}_{size}", int, None, "")
+        for side in ("encoder", "decoder")
+        for size in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads")
+    ),
     Option("activation_fn", str, None, ""),
     Option("no_scale_embedding", bool, False, ""),
 )
