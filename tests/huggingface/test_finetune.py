@@ -8,6 +8,7 @@ import pytest
 import safetensors.torch
 import torch
 
+from examples.glue.tasks import TASKS
 from tests.convert.samples import masked_lm
 from tests.fairseq.glue.samples import write, write_tokenizer
 from tests.tolerances import assert_close
@@ -66,7 +67,7 @@ def finetuned(request, glue, pretrained, tmp_path_factory) -> Path:
 
 def logits(folder: Path, glue: Path) -> tuple[torch.Tensor, list[str], list[list[int]]]:
     """Of the development set by transformers' pipeline of classes, with the labels and the ids."""
-    task = finetune.TASKS[folder.name]
+    task = TASKS[folder.name]
     examples = finetune.read_split(glue, task, task.splits[1]).examples
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     kind = transformers.AutoModelForSequenceClassification
@@ -202,6 +203,6 @@ def test_classes_of_transformers_with_other_dropouts(kind, rates, tmp_path):
         **{**sizes, **special, "num_attention_heads": 2, "pad_token_id": 0},
     )
     transformers.AutoModel.from_config(config).save_pretrained(tmp_path)
-    model = finetune.load(tmp_path, finetune.TASKS["SST-2"], 1)
+    model = finetune.load(tmp_path, TASKS["SST-2"], 1)
     assert type(model).__name__ == f"{kind}ForSequenceClassification"
     assert {name: getattr(model.config, name) for name in rates} == rates

@@ -14,7 +14,7 @@ def data(tmp_path):
     """A folder as preprocess_glue.sh makes it, as far as it is read here."""
     folder = tmp_path / "data"
     folder.mkdir()
-    (folder / "task.json").write_text('{"max_positions": 64}')
+    (folder / "task.json").write_text('{"task": "RTE", "max_positions": 64}')
     return folder
 
 

@@ -201,7 +201,7 @@ def test_fine_tuning_beyond_the_length_of_pre_training(text, bpe, bash, tmp_path
 def readme_runs(model: Path, folder: Path) -> None:
     """The Python of the README, where its model would be."""
     shutil.copytree(model, folder / "outputs/glue/rte/model")
-    (block,) = blocks(GLUE / "README.md", "python")
+    block, _ = blocks(GLUE / "README.md", "python")
     namespace: dict = {}
     exec(block.replace('"outputs', f'"{folder}/outputs'), namespace)
     assert namespace["scores"].shape == (1, 2)
