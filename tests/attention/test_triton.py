@@ -26,6 +26,7 @@ from tupe_fairseq.attention import (
     Source,
 )
 from tupe_fairseq.base.errors import BackendError
+from tupe_fairseq.transformer.forward_pass import PLAIN
 
 CASES = [case for _, case in served(["triton"], ENCODINGS)]
 LENGTH = 9
@@ -80,18 +81,40 @@ def test_padding_anywhere():
 
 
 @on_device
-def test_packed_tokens_in_some_layers():
+@pytest.mark.parametrize("name", ["rope", "deberta"])
+def test_packed_tokens_in_some_layers(name):
     """Those with a window have a bias, and take packed tokens."""
     options = {"attention_window": 3, "global_every": 2}
     x = normal(2, LENGTH, EMBED_DIM, seed=0).to(DEVICE)
     mask = KINDS["packed"][0].to(DEVICE)
     found, expected = (
-        enlarged(encoder_of("rope", LENGTH, options=options, attention_backend=name), 1).to(
+        enlarged(encoder_of(name, LENGTH, options=options, attention_backend=backend), 1).to(
             DEVICE
         )(x, mask)
-        for name in ("triton", "eager")
+        for backend in ("triton", "eager")
     )
     assert_close(found, expected)
+
+
+@on_device
+def test_dropout_of_layers():
+    """Their random numbers are drawn at once: they differ, and recomputed layers see the same."""
+    dropouts = {"attention_dropout": 0.3, "attention_backend": "triton"}
+    kept, again = (
+        encoder_of("tupe_r", LENGTH, checkpoint_activations=each, **dropouts).to(DEVICE)
+        for each in (False, True)
+    )
+    again.load_state_dict(kept.state_dict())
+    x = normal(2, LENGTH, EMBED_DIM, seed=0).to(DEVICE)
+    first, second = kept.begin(x, None, PLAIN).prepared
+    assert (first.random != second.random).double().mean() > 0.9
+    of_each = []
+    for encoder in (kept, again):
+        torch.manual_seed(1)
+        out = encoder(x)
+        out.square().sum().backward()
+        of_each.append([out, *(p.grad for p in encoder.parameters() if p.grad is not None)])
+    assert all(map(torch.equal, *of_each))
 
 
 @on_device

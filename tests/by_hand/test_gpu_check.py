@@ -3,6 +3,7 @@
 import json
 
 from tests import ROOT
+from tests.triton_interpreter import MISSING
 
 
 def test_every_step_works_without_a_gpu(bash, tmp_path, monkeypatch):
@@ -14,7 +15,13 @@ def test_every_step_works_without_a_gpu(bash, tmp_path, monkeypatch):
     assert done.returncode == 0, [done.stdout, done.stderr, *(logs[name] for name in failed)]
     files = {path.stem: path for path in tmp_path.glob("*.json")}
     tables = {name: json.loads(path.read_text())["tables"] for name, path in files.items()}
-    assert set(tables) == {"32x512", "32x512_half_padding", "8x4096", "attention"}
+    steps = {"32x512", "32x512_half_padding", "32x512_compiled", "8x4096"}
+    assert set(tables) == steps | {"attention_512", "attention_4096"}
     assert all(table["rows"] for found in tables.values() for table in found)
     assert '"wps"' in logs["train_tupe_r"]
     assert " passed" in logs["tests"]
+    # Each step prints its tables.
+    assert done.stdout.count("matrix products") == len(steps)
+    if not MISSING:
+        assert "kernels ... passed" in done.stdout
+        assert "of torch" in done.stdout

@@ -71,7 +71,7 @@ class TupeMultiheadAttention(Projections):
             k, v = cache.append(k, v)
             relative = cache.relative
         if relative is None and terms is not None and terms.uses("relative"):
-            relative = terms.relative(encoding, k.size(2), self)
+            relative = terms.relative(encoding, layout.length, self)
         dropout = self.dropout if self.training else 0.0
         out = prepared.backend.attend(q, k, v, prepared, dropout, relative)
         # B×H×T×D -> B×T×C -> N×C

@@ -99,11 +99,13 @@ class Triton(Sdpa):
         if relative is not None:
             of_layer = relative.for_queries, relative.for_keys
             for_queries, for_keys = (_vectors(x, q.size(1), layout.length) for x in of_layer)
+        starts, ends = inputs.sequences or (None, None)
         out = triton_attention.attention(
             of_q,
             of_k,
             of_v,
-            *(inputs.sequences or (None, None)),
+            starts=starts,
+            ends=ends,
             longest=layout.length,
             bias=inputs.bias,
             hidden=hidden,

@@ -103,7 +103,7 @@ def attention(
     if not dropout:
         random = None
     elif random is None:
-        random = random_numbers(*q.shape[:2], q.device)[0]
+        random = random_numbers(q.size(0), q.size(1), q.device)[0]
     tensors = q, k, v, bias, by_keys, hidden, random, for_queries, for_keys, starts, ends
     return _attention(*tensors, longest, scale, dropout, padded)[0]
 

@@ -198,6 +198,10 @@ class DebertaPosition(PositionEncoding):
         vectors = per_head(rows.index_select(0, index), self.shape.num_heads)
         return ByDistance(vectors, 1 - len(beyond))
 
+    def for_tokens(self, positions: Tensor) -> PositionEncoding | None:
+        # Backends read its vectors by the distance of two tokens in a sequence.
+        return self
+
     def build_layer_terms(self) -> DebertaTerms | None:
         if self.terms == "none":
             return None
