@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..kernels.native import is_transformed
 from .dtypes import without_autocast
 from .indices import toeplitz
 
@@ -114,7 +115,7 @@ class AttentionBias:
             return self.cells[:, first:last, begin:end]
         rows = self._sum(first, last, begin, end)
         if self.cls is not None:
-            rows = _Untied.apply(rows, self.cls, self.start + first == 0, begin == 0)
+            rows = _untied(rows, self.cls, self.start + first == 0, begin == 0)
         if self.exact is not None:
             part = self.exact[:, first:last, begin:end]
             rows[:, : part.size(1), : part.size(2)] = part
@@ -181,8 +182,22 @@ class AttentionBias:
         return queries, torch.cat((others[1], is_key, row), -1)
 
 
+def _untied(rows: Tensor, cls: Tensor, has_row: bool, has_column: bool) -> Tensor:
+    """Rows of a term, H×R×S, with θ1 in row 0 and θ2 in column 0 of the others; `cls` is H×2."""
+    if not (torch.compiler.is_compiling() or is_transformed()):
+        return _Untied.apply(rows, cls, has_row, has_column)
+    # A graph is for any length, and a slice without [CLS] would be for two tokens or more.
+    if has_column:
+        is_column = torch.arange(rows.size(2), device=rows.device) == 0
+        rows = torch.where(is_column, cls[:, 1:, None], rows)
+    if has_row:
+        is_row = torch.arange(rows.size(1), device=rows.device)[:, None] == 0
+        rows = torch.where(is_row, cls[:, :1, None], rows)
+    return rows
+
+
 class _Untied(torch.autograd.Function):
-    """Rows of a term, H×R×S, with what replaces those and the columns of [CLS], H×2."""
+    """The same in few operators."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, cls: Tensor, has_row: bool, has_column: bool) -> Tensor:
