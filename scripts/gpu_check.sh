@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Run the measurements and tests for a GPU, in 12 minutes. Results are in outputs/gpu, or in the given folder.
+# Run the measurements and tests for a GPU. Results are in outputs/gpu, or in the given folder. On one
+# H200 it should take about 13 minutes, which has not been tried.
 #
 #   bash scripts/gpu_check.sh [FOLDER]                               creates or updates .venv first
 #   PYTHON=python3 bash scripts/gpu_check.sh --no-install [FOLDER]   uses that Python and installs nothing

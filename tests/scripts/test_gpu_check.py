@@ -4,4 +4,4 @@ from tests import ROOT
 
 
 def test_help(bash):
-    assert bash(ROOT / "scripts/gpu_check.sh", "--help").stdout.startswith("Run the tests")
+    assert bash(ROOT / "scripts/gpu_check.sh", "--help").stdout.startswith("Run the measurements")
