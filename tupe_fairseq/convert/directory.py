@@ -160,7 +160,8 @@ def write(converted: Converted, out: Path) -> None:
     state = to_fairseq(reordered(converted, order))
     state = completed(converted, state, settings, dictionary)
     files = _files(converted, dictionary, bool(order))
-    converted.notes.append(f"flags of fairseq-train: {training_flags(settings)}")
+    if flags := training_flags(settings):
+        converted.notes.append(f"flags of fairseq-train: {flags}")
     arguments = convert_namespace_to_omegaconf(all_arguments(settings))
     config = OmegaConf.to_container(arguments, enum_to_str=True)
     history = {

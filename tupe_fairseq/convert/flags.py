@@ -23,16 +23,17 @@ def training_flags(settings: Mapping[str, Any]) -> str:
         settings: of fairseq's model, as `settings.from_config` returns them.
 
     Returns:
-        `--arch`, the encoding, and what differs from that architecture, as words of a shell.
+        `--arch`, the encoding, and what differs from that architecture, as words of a shell; empty
+        if no flags do, because every architecture has a norm that this model lacks.
     """
     found = [_flags(settings, arch) for arch in ROBERTA.architectures]
-    shortest = min((flags for flags in found if flags), key=len)
-    return shlex.join(shortest)
+    return shlex.join(min(filter(None, found), key=len, default=[]))
 
 
 def _flags(settings: Mapping[str, Any], arch: str) -> list[str]:
     """The flags with an architecture; empty if a setting cannot be switched off."""
-    chosen, longest = settings["position_encoding"], settings[LONGEST]
+    chosen = settings["position_encoding"]
+    longest = settings[LONGEST]
     encoding = POSITION_ENCODINGS[chosen]
     defaults = vars(with_architecture(ROBERTA, arch, Namespace())) | encoding.defaults()
     # What fairseq-train records itself.
