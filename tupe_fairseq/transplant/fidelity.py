@@ -54,8 +54,8 @@ class Order:
         return {"gap": gap, "rank": float(spearmanr(found, self.expected).statistic)}
 
     def _cosines(self, encoder: Encoder) -> Tensor:
-        pair = (vectors(encoder, self.tokens, texts) for texts in (self.texts, self.changed))
-        return F.cosine_similarity(*pair).cpu()
+        plain = vectors(encoder, self.tokens, self.texts)
+        return F.cosine_similarity(plain, vectors(encoder, self.tokens, self.changed)).cpu()
 
 
 class Fidelity:

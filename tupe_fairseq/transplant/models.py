@@ -122,7 +122,7 @@ def transplant(
     tokenizer = tokenizer or _tokenizer(model)
     source = _read(unit)
     first = next(encoder.parameters())
-    result = distil(source, tokenizer, texts, recipe, out and Path(out), first.device)
+    result = distil(source, tokenizer, texts, recipe, None if out is None else Path(out), first.device)
     made = to_transformers(result.converted, "tupe", result.converted.head)
     made = made.to(first.device, first.dtype).train(unit.training)
     copied: T = copy.deepcopy(model, {id(unit): made, **_configs(model, encoder, made)})

@@ -2,7 +2,7 @@
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -192,8 +192,9 @@ def check_pairs(tokenizer: Any, share: float) -> None:
 
 def named(texts: str | Path | Sequence[str]) -> str:
     """What messages call the texts."""
-    is_file = isinstance(texts, (str, Path))
-    return f"TEXT is {str(texts)!r}" if is_file else f"texts are a list of {len(texts)}"
+    if isinstance(texts, (str, Path)):
+        return f"TEXT is {str(texts)!r}"
+    return f"texts are a list of {len(texts)}"
 
 
 def read_lines(texts: str | Path | Sequence[str], most: int) -> list[str]:
@@ -202,8 +203,7 @@ def read_lines(texts: str | Path | Sequence[str], most: int) -> list[str]:
     Raises:
         UsageError: a file cannot be read, or there are fewer than `LINES` different lines.
     """
-    is_file = isinstance(texts, (str, Path))
-    every = files.read_lines(texts, named(texts)) if is_file else texts
+    every: Iterable[str] = texts if not isinstance(texts, (str, Path)) else _of_file(texts)
     found = (line.strip()[:most] for line in every)
     lines = list(dict.fromkeys(filter(None, found)))
     if len(lines) < LINES:
@@ -212,6 +212,10 @@ def read_lines(texts: str | Path | Sequence[str], most: int) -> list[str]:
             "needed, with a text each."
         )
     return lines
+
+
+def _of_file(path: str | Path) -> Iterable[str]:
+    return files.read_lines(path, named(path))
 
 
 def disorder(text: str, rng: random.Random) -> str:

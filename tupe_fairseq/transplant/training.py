@@ -48,8 +48,9 @@ def loss_of(
     found = student(batch, states=layers > 0)
     pairs = list(zip(found, expected, strict=True))
     errors = [F.mse_loss(one, other) / other.var() for one, other in pairs]
-    means = (mean_features(each[-1], batch) for each in (found, expected))
-    loss = errors[-1] + (1 - F.cosine_similarity(*means)).mean()
+    means = mean_features(found[-1], batch)
+    cosine = F.cosine_similarity(means, mean_features(expected[-1], batch))
+    loss = errors[-1] + (1 - cosine).mean()
     loss = loss + layers * sum(errors[:-1]) / max(1, len(errors) - 1)
     if mask_token is None:
         return loss
