@@ -41,7 +41,7 @@ def draw(found: dict[str, dict[str, list[dict[str, float]]]], out: Path) -> None
         axis.minorticks_off()
     axes[2].set(
         xlabel="place of the answer in the text",
-        title=f"answer found, %, at {lengths[-1]:,} tokens",
+        title="answer found, %, in each model's longest texts",
         ylim=(-3, 103),
         xticks=PLACES,
     )
