@@ -27,7 +27,8 @@ def training_flags(settings: Mapping[str, Any]) -> str:
         if no flags do, because every architecture has a norm that this model lacks.
     """
     found = [_flags(settings, arch) for arch in ROBERTA.architectures]
-    return shlex.join(min(filter(None, found), key=len, default=[]))
+    shortest = min((flags for flags in found if flags), key=len, default=[])
+    return shlex.join(shortest)
 
 
 def _flags(settings: Mapping[str, Any], arch: str) -> list[str]:
