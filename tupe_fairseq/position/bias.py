@@ -173,13 +173,14 @@ class AttentionBias:
         is_cls = (positions == 0)[None, :, None]
         of_queries = is_cls[:, self.start : self.start + q.size(1)]
         of_keys = is_cls[:, : k.size(1)]
-        others = q.masked_fill(of_queries, 0), k.masked_fill(of_keys, 0)
+        other_queries = q.masked_fill(of_queries, 0)
+        other_keys = k.masked_fill(of_keys, 0)
         column = to_cls.expand(-1, q.size(1), -1).masked_fill(of_queries, 0)
         row = from_cls.expand(-1, k.size(1), -1)
         is_query = of_queries.to(q.dtype).expand(len(q), -1, -1)
         is_key = of_keys.to(k.dtype).expand(len(k), -1, -1)
-        queries = torch.cat((others[0], column, is_query), -1)
-        return queries, torch.cat((others[1], is_key, row), -1)
+        queries = torch.cat((other_queries, column, is_query), -1)
+        return queries, torch.cat((other_keys, is_key, row), -1)
 
 
 def _untied(rows: Tensor, cls: Tensor, has_row: bool, has_column: bool) -> Tensor:

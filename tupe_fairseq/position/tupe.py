@@ -147,8 +147,9 @@ class TupeAbsolute(PositionEncoding):
         self, q: Tensor, k: Tensor, queries: int, keys: int, start: int = 0
     ) -> AttentionBias:
         """The term by distance; q and k are the `_vectors` of all trained positions."""
-        where = queries, keys, start, self._cls(q, k)
-        return bias_by_distance(self._means(q, k), self.far, self.slope, *where)
+        means = self._means(q, k)
+        cls = self._cls(q, k)
+        return bias_by_distance(means, self.far, self.slope, queries, keys, start, cls)
 
     def _means(self, q: Tensor, k: Tensor) -> Tensor:
         """The means by distance, H×(2c+1); q and k are the `_vectors` of all trained positions."""
