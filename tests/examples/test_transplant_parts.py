@@ -11,9 +11,9 @@ import transformers
 from examples.transplant import compare
 from examples.transplant.files import read_source
 from tests.examples.test_serving import WORDS, write
-from tests.examples.test_transplant import write_lines
 from tests.huggingface.encoders import build
 from tests.tolerances import assert_close
+from tests.transplant import write_lines
 from tupe_fairseq import UsageError
 from tupe_fairseq.transplant.encoders import Encoder, transplanted
 from tupe_fairseq.transplant.fidelity import Fidelity

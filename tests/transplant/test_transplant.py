@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from tests.examples.test_serving import WORDS, write
-from tests.examples.test_transplant import write_lines
 from tests.huggingface.encoders import build
+from tests.transplant import write_lines
 from tupe_fairseq import UsageError
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
