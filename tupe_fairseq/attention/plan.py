@@ -214,7 +214,7 @@ def _packed(
     """Those of packed tokens, where both backend and encoding take them."""
     if layout.positions is None or not _takes_packed(backend, encoding, x, has_bias):
         return encoding, layout
-    at_tokens = encoding.for_tokens(layout.positions)
+    at_tokens = encoding.for_tokens(layout.positions, dtype_of_queries(x))
     return (encoding, layout) if at_tokens is None else (at_tokens, layout.packed())
 
 
