@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .native import is_transformed
-from .triton_attention import unavailable
+from .triton_trial import unavailable
 
 #: What the Triton kernel reads.
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)

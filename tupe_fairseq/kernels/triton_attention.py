@@ -14,8 +14,6 @@ Without a GPU the kernels run in Triton's interpreter: set TRITON_INTERPRET=1 be
 import of triton.
 """
 
-import importlib.util
-import os
 from typing import Any
 
 import torch
@@ -25,24 +23,6 @@ from .first_derivatives import refuse_second
 
 #: The widest vectors that the kernels take.
 WIDEST = 128
-
-
-@torch.compiler.assume_constant_result
-def unavailable(device: str) -> str | None:
-    """Why the kernels cannot run on this type of device, or None."""
-    if device == "meta":
-        # Nothing is computed there.
-        return None
-    if importlib.util.find_spec("triton") is None:
-        return "triton is not installed"
-    if device == "cuda":
-        if not torch.cuda.is_available():
-            return "there is no GPU"
-        is_old = torch.cuda.get_device_capability() < (8, 0)
-        return "the GPU has no compute capability 8.0" if is_old else None
-    if device == "cpu" and os.environ.get("TRITON_INTERPRET") == "1":
-        return None
-    return f"its kernels do not run on {device!r}"
 
 
 def attention(
