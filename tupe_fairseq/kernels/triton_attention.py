@@ -131,8 +131,10 @@ def _attention(
     launch = Launch(*tensors, longest, scale, dropout)
     out = _like(v, padded)
     lse = _per_row(q)
-    for heads in launch.parts():
-        launch.forward(out, lse, heads)
+    # Triton launches on the current GPU, which need not be that of the tensors.
+    with torch.cuda.device_of(q):
+        for heads in launch.parts():
+            launch.forward(out, lse, heads)
     return out, lse
 
 
@@ -175,14 +177,15 @@ def _gradients(
     dq, dk, dv = (_like(x, padded) for x in (q, k, v))
     d_bias = _empty(q, bias if trains_bias else None)
     by_distance = _empty(q, for_queries), _empty(q, for_keys)
-    launch.deltas(out, d_out, delta)
-    for heads, ds in launch.chunks():
-        tables = launch.tables(heads)
-        launch.keys_values(tables, (d_out, lse, delta), dk, dv, ds, heads.start)
-        launch.queries(ds, dq, heads.start)
-        if trains_bias:
-            launch.bias_sum(ds, d_bias, heads.start)
-        launch.distances(tables, ds, (dq, dk), by_distance, heads)
+    with torch.cuda.device_of(q):
+        launch.deltas(out, d_out, delta)
+        for heads, ds in launch.chunks():
+            tables = launch.tables(heads)
+            launch.keys_values(tables, (d_out, lse, delta), dk, dv, ds, heads.start)
+            launch.queries(ds, dq, heads.start)
+            if trains_bias:
+                launch.bias_sum(ds, d_bias, heads.start)
+            launch.distances(tables, ds, (dq, dk), by_distance, heads)
     return dq, dk, dv, d_bias, *by_distance
 
 
