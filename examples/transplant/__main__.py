@@ -68,6 +68,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         "--start", choices=STARTS, default=Recipe.start, help="see start.py (default: %(default)s)"
     )
     add("--seed", type=int, default=Recipe.seed, metavar="N")
+    add("--bf16", action="store_true", help="products in bfloat16 in the training")
     options = parser.add_argument_group(
         "options of encodings (tupe_fairseq/fairseq/arguments/README.md)"
     )
