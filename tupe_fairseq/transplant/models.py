@@ -92,7 +92,8 @@ def transplant(
         disordered: the share of texts whose words are in another order.
         pairs: the share of texts that are read as the pair of their halves.
         layers: the weight of the features of layers before the last one.
-        start: where positions begin: "fitted", "mean" or "random".
+        start: "mean" keeps the mean of the positions that `model` adds to its input, "random"
+            does not.
         seed: of new parameters and the order of texts.
         bf16: products of matrices are in bfloat16 in the training, which is faster on processors
             and GPUs that compute in it.

@@ -9,7 +9,7 @@ from ..position import POSITION_ENCODINGS, model_options
 
 #: Tokens of a text, if both encoders read as many.
 LENGTH = 128
-STARTS = ("mean", "fitted", "random")
+STARTS = ("mean", "random")
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Recipe:
     disordered: float = 0.5
     pairs: float = 0.5
     layers: float = 4.0
-    start: str = "fitted"
+    start: str = "mean"
     seed: int = 1
     bf16: bool = False
 
