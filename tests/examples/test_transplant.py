@@ -137,7 +137,7 @@ def test_other_sources(name, text, tmp_path):
 
     write(folder := tmp_path / "source", "Model")
     build(name).save_pretrained(folder)
-    flags = ("--position-encoding", "t5", "--updates", 20, "--start", "fitted")
+    flags = ("--position-encoding", "t5", "--updates", 20)
     last = transplant(folder, text, tmp_path / "out", *flags)
     first = json.loads((tmp_path / "out" / "progress.json").read_text())[0]
     assert last["error"] < first["error"]
@@ -148,6 +148,34 @@ def test_other_sources(name, text, tmp_path):
         with torch.no_grad():
             found = [model(ids, token_type_ids=types)[0] for types in (ids.gt(7).long(), None)]
         assert torch.equal(*found)
+
+
+def test_the_default_start(source, text, tmp_path):
+    """It begins closer to the source than random positions do."""
+    model = transformers.AutoModel.from_pretrained(source)
+    with torch.no_grad():
+        model.embeddings.position_embeddings.weight.add_(torch.randn(24))
+    moved = shutil.copytree(source, tmp_path / "moved")
+    model.save_pretrained(moved)
+    errors = []
+    for number, start in enumerate(([], ["--start", "random"])):
+        out = tmp_path / str(number)
+        transplant(moved, text, out, "--position-encoding", "tupe_r", "--updates", 1, *start)
+        errors.append(json.loads((out / "progress.json").read_text())[0]["error"])
+    assert errors[0] < 0.5 * errors[1]
+
+
+def test_training_in_bf16(source, text, tmp_path):
+    """Parameters stay in fp32, and follow the source as in fp32."""
+    flags = ("--position-encoding", "t5", "--updates", 60)
+    found = transplant(source, text, tmp_path / "half", *flags, "--bf16")
+    expected = transplant(source, text, tmp_path / "whole", *flags)
+    first = json.loads((tmp_path / "half/progress.json").read_text())[0]
+    assert found["error"] < 0.5 * first["error"]
+    assert found["error"] != expected["error"]
+    assert abs(found["error"] - expected["error"]) < 0.1 * first["error"]
+    folder = tmp_path / "half/transformers"
+    assert transformers.AutoModel.from_pretrained(folder).dtype == torch.float32
 
 
 def test_positions_that_no_text_reaches(source, text, tmp_path, capsys):

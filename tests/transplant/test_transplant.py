@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.convert.test_same_ids import ROBERTA, unigram
 from tests.examples.test_serving import WORDS, write
 from tests.huggingface.encoders import build
 from tests.tolerances import assert_close
@@ -122,6 +123,31 @@ def test_any_module(name, source, texts):
     assert made.rnn is not model.rnn
 
 
+def test_xlm_roberta(texts, tmp_path):
+    """With its own tokenizer, whose ids of special tokens are not BERT's."""
+    (folder := tmp_path / "source").mkdir()
+    unigram(folder, (*ROBERTA, "<mask>"), "XLMRobertaTokenizer")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = build("xlm_roberta", vocab_size=len(tokenizer))
+    given = SHORT | {"max_positions": 8192, "pairs": 0}
+    made = transplant(model, texts, "tupe_r", tokenizer=tokenizer, **given)
+    made.save_pretrained(tmp_path / "saved")
+    loaded = transformers.AutoModel.from_pretrained(tmp_path / "saved").eval()
+    assert type(loaded) is TupeModel
+    # Of this tokenizer, a word has four tokens on average.
+    words = LONG.split()[:600]
+    other = WORDS[WORDS.index(words[-1]) - 1]
+    pair = [" ".join(words), " ".join([*words[:-1], other])]
+    ids = [torch.tensor([tokenizer(text, verbose=False)["input_ids"]]) for text in pair]
+    assert ids[0].shape[1] > 2000
+    with torch.no_grad():
+        expected = [made.eval()(each).last_hidden_state[:, 0] for each in ids]
+        found = [loaded(each).last_hidden_state[:, 0] for each in ids]
+    for one, other in zip(found, expected, strict=True):
+        assert_close(one, other)
+    assert not torch.equal(*found), "it reads the last of 2,000 tokens"
+
+
 def test_gliner(source, texts, tmp_path):
     """GLiNER's own class, with random parameters, saves and loads it."""
     gliner = pytest.importorskip("gliner", reason="gliner is not installed")
@@ -178,6 +204,7 @@ def test_mistakes(source, texts, tmp_path):
         (nn.Linear(2, 2), texts, {}, "a Linear without a known encoder; known are: BertModel"),
         (other, texts, {}, "BertForNextSentencePrediction, whose head cannot be kept"),
         ("bert", texts, {}, "model is a str, but must be an nn.Module"),
+        (build("mpnet"), texts, {}, "a MPNetModel without a known encoder; known are: BertModel"),
         (bert, few, {}, "few.txt' with 3 different lines, but at least 1,000"),
         (bert, texts[:3], {}, "list of 3 with 3 different lines"),
         (bert, texts, {"max_positions": 40, "length": 50}, "is 50, but must be at most 40"),

@@ -58,6 +58,7 @@ def transplant(
     layers: float = Recipe.layers,
     start: str = Recipe.start,
     seed: int = Recipe.seed,
+    bf16: bool = Recipe.bf16,
     **options: Any,
 ) -> T:
     """A copy of a model whose encoder has another position encoding, and nearly its features.
@@ -91,8 +92,11 @@ def transplant(
         disordered: the share of texts whose words are in another order.
         pairs: the share of texts that are read as the pair of their halves.
         layers: the weight of the features of layers before the last one.
-        start: where positions begin: "fitted", "mean" or "random".
+        start: "mean" keeps the mean of the positions that `model` adds to its input, "random"
+            does not.
         seed: of new parameters and the order of texts.
+        bf16: products of matrices are in bfloat16 in the training, which is faster on processors
+            and GPUs that compute in it.
         **options: of the encoding and of every encoding, such as `attention_window`.
 
     Returns:
@@ -116,6 +120,7 @@ def transplant(
         layers,
         start,
         seed,
+        bf16,
     )
     encoder = _encoder(model)
     unit = _with_head(model, encoder)
