@@ -108,7 +108,7 @@ class Finder(nn.Module):
         self.data_processor = types.SimpleNamespace(transformer_tokenizer=tokenizer)
 
 
-@pytest.mark.parametrize("name", ["xlm_roberta", "v3"])
+@pytest.mark.parametrize("name", ["xlm_roberta", "v3", "mpnet"])
 def test_any_module(name, source, texts):
     """In fp64, too; what is beside the encoder is copied."""
     model = Finder(name, transformers.AutoTokenizer.from_pretrained(source)).double()
