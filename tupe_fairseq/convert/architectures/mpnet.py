@@ -1,4 +1,4 @@
-"""MPNet: the encoding `mpnet` under other names; the rest is as in RoBERTa, without token types."""
+"""MPNet: the encoding `mpnet` under other names; otherwise RoBERTa without token types."""
 
 from ..keys import Rule
 from ..models import EMBED_TOKENS, ENCODER, LM_HEAD, ONE_HEAD, POOLER, POSITIONS
