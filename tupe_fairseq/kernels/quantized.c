@@ -35,43 +35,72 @@ void scale_rows(float *out, const float *ranges, const float *sums, const float 
 #if defined(__AVX512VNNI__) && defined(__AVX512F__)
 #include <immintrin.h>
 
-enum { CHANNELS = 16, FOUR = 4, QUEUE = 8 };
+enum { CHANNELS = 16, FOUR = 4 };
+/* A tile of the result stays in registers: 6 rows of 4 vectors of channels. Rows that are multiplied
+   with a part of the weight while it is in the cache. */
+enum { QUEUE = 6, BLOCKS = 4, PANEL = 16 * QUEUE };
 
-/* Products of few rows, for which the fixed time of a library's call is notable. q, M×4F, is
-   multiplied by a weight of B blocks: block b has its numbers as F×16×4 for 16 outputs and 4F
-   inputs. out, M×O := step · q weight · scales + low · sums + bias. */
-void few_rows(float *out, const uint8_t *q, const float *ranges, const int8_t *weight,
-              const float *scales, const float *sums, const float *bias, long M, long F, long O) {
-#pragma omp parallel for schedule(static)
-    for (long o = 0; o < O; o += CHANNELS) {
-        const int8_t *block = weight + o * FOUR * F;
-        __mmask16 in = O - o < CHANNELS ? (__mmask16)((1u << (O - o)) - 1) : (__mmask16)0xffff;
-        __m512 scale = _mm512_maskz_loadu_ps(in, scales + o);
-        __m512 sum = _mm512_maskz_loadu_ps(in, sums + o);
-        __m512 offset = _mm512_maskz_loadu_ps(in, bias + o);
-        for (long m = 0; m < M; m += QUEUE) {
-            long count = M - m < QUEUE ? M - m : QUEUE;
-            const uint8_t *rows[QUEUE];
-            __m512i totals[QUEUE];
-            for (long r = 0; r < QUEUE; r++) {
-                rows[r] = q + (m + (r < count ? r : 0)) * FOUR * F;
-                totals[r] = _mm512_setzero_si512();
-            }
-            for (long f = 0; f < F; f++) {
-                __m512i numbers = _mm512_loadu_si512(block + f * CHANNELS * FOUR);
-                for (long r = 0; r < QUEUE; r++) {
-                    int four;
-                    memcpy(&four, rows[r] + f * FOUR, FOUR);
-                    totals[r] = _mm512_dpbusd_epi32(totals[r], _mm512_set1_epi32(four), numbers);
-                }
-            }
-            for (long r = 0; r < count; r++) {
-                __m512 product = _mm512_mul_ps(_mm512_cvtepi32_ps(totals[r]), scale);
-                __m512 low = _mm512_set1_ps(ranges[M + m + r]), step = _mm512_set1_ps(ranges[m + r]);
-                __m512 rest = _mm512_fmadd_ps(low, sum, offset);
-                _mm512_mask_storeu_ps(out + (m + r) * O + o, in, _mm512_fmadd_ps(step, product, rest));
-            }
+/* Rows m, ..., m + 5 of the product below, as far as there are any, in outputs o, ..., of as many
+   blocks. In place of missing rows, the first is computed again and not stored. */
+static inline __attribute__((always_inline)) void integer_tile(
+    float *out, const uint8_t *q, const float *ranges, const int8_t *weight, const float *scales,
+    const float *sums, const float *bias, long M, long F, long O, long m, long o, int blocks) {
+    long count = M - m < QUEUE ? M - m : QUEUE;
+    const int8_t *block = weight + o * FOUR * F;
+    const uint8_t *rows[QUEUE];
+    __m512i totals[QUEUE][BLOCKS], counted[QUEUE][BLOCKS];
+    for (int r = 0; r < QUEUE; r++) {
+        rows[r] = q + (m + (r < count ? r : 0)) * FOUR * F;
+        for (int b = 0; b < blocks; b++) totals[r][b] = _mm512_setzero_si512();
+    }
+    for (long f = 0; f < F; f++) {
+        __m512i numbers[BLOCKS];
+        for (int b = 0; b < blocks; b++)
+            numbers[b] = _mm512_loadu_si512(block + (b * F + f) * CHANNELS * FOUR);
+        for (int r = 0; r < QUEUE; r++) {
+            int four;
+            memcpy(&four, rows[r] + f * FOUR, FOUR);
+            __m512i x = _mm512_set1_epi32(four);
+            for (int b = 0; b < blocks; b++)
+                totals[r][b] = _mm512_dpbusd_epi32(totals[r][b], x, numbers[b]);
         }
     }
+    /* In a second array, because the compiler keeps the first one in registers only where it unrolls
+       all loops over it. */
+    for (int r = 0; r < QUEUE; r++)
+        for (int b = 0; b < blocks; b++) counted[r][b] = totals[r][b];
+    for (int b = 0; b < blocks; b++) {
+        long first = o + b * CHANNELS, left = O - first;
+        __mmask16 in = left < CHANNELS ? (__mmask16)((1u << left) - 1) : (__mmask16)0xffff;
+        __m512 scale = _mm512_maskz_loadu_ps(in, scales + first);
+        __m512 sum = _mm512_maskz_loadu_ps(in, sums + first);
+        __m512 offset = _mm512_maskz_loadu_ps(in, bias + first);
+        for (int r = 0; r < QUEUE; r++) {
+            long row = m + (r < count ? r : 0);
+            __m512 product = _mm512_mul_ps(_mm512_cvtepi32_ps(counted[r][b]), scale);
+            __m512 low = _mm512_set1_ps(ranges[M + row]), step = _mm512_set1_ps(ranges[row]);
+            __m512 result = _mm512_fmadd_ps(step, product, _mm512_fmadd_ps(low, sum, offset));
+            _mm512_mask_storeu_ps(out + row * O + first, r < count ? in : 0, result);
+        }
+    }
+}
+
+/* q, M×4F, is multiplied by a weight of blocks: each has its numbers as F×16×4 for 16 outputs and 4F
+   inputs. out, M×O := step · q weight · scales + low · sums + bias. */
+void product_of_rows(float *out, const uint8_t *q, const float *ranges, const int8_t *weight,
+                     const float *scales, const float *sums, const float *bias, long M, long F,
+                     long O) {
+#define TILE(o, blocks) \
+    integer_tile(out, q, ranges, weight, scales, sums, bias, M, F, O, m, o, blocks)
+#pragma omp parallel for collapse(2) schedule(static)
+    for (long panel = 0; panel < M; panel += PANEL)
+        for (long o = 0; o < O; o += BLOCKS * CHANNELS)
+            for (long m = panel; m < M && m < panel + PANEL; m += QUEUE) {
+                if (O - o > (BLOCKS - 1) * CHANNELS)
+                    TILE(o, BLOCKS);
+                else
+                    for (long p = o; p < O; p += CHANNELS) TILE(p, 1);
+            }
+#undef TILE
 }
 #endif
