@@ -102,6 +102,26 @@ def test_the_kernels_have_the_same_bits(monkeypatch):
     assert torch.equal(by_onednn, in_c)
 
 
+@pytest.mark.parametrize("width", [16, 45])
+def test_gelu_of_each_number_alone(width):
+    x = torch.cat((torch.linspace(-9, 9, 40 * width - 2), torch.tensor([-1e30, 1e30])))
+    wide = torch.zeros(40, 2 * width)
+    part = wide[:, :width]
+    part.copy_(x.view(40, width))
+    if not quantized.gelu_in_c(part):
+        pytest.skip("this processor has no kernel in C for gelu")
+    expected = F.gelu(x.double()).view(40, width)
+    # torch's own differs by as much.
+    torch.testing.assert_close(part.double(), expected, rtol=1e-6, atol=1e-6)
+    assert not wide[:, width:].any()
+    again = x.roll(7)[None]
+    assert quantized.gelu_in_c(again)
+    assert torch.equal(again[0].roll(-7), part.flatten())
+    broken = torch.tensor([[float("nan"), 1.0, float("inf")]])
+    quantized.gelu_in_c(broken)
+    assert broken.isfinite().tolist() == [[False, True, False]]
+
+
 @pytest.mark.slow
 def test_processors_without_vnni():
     """These tests, where oneDNN uses the instructions of such a processor."""

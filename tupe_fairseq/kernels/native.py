@@ -99,6 +99,7 @@ ARGUMENTS = {
     "small_linear": (*(POINTER,) * 4, *(LONG,) * 3),
     "quantize_rows": (*(POINTER,) * 3, *(LONG,) * 2),
     "product_of_rows": (*(POINTER,) * 7, *(LONG,) * 3),
+    "gelu_rows": (POINTER, *(LONG,) * 3),
     "scale_rows": (*(POINTER,) * 4, *(LONG,) * 2),
     "multiply": (*(POINTER,) * 3, *(LONG,) * 12, INT),
     "attend": (*(POINTER,) * 4, TERMS, LONGS, LONGS, *(LONG,) * 7),

@@ -201,6 +201,16 @@ def _scale_in_c(
     )
 
 
+def gelu_in_c(x: Tensor) -> bool:
+    """Compute the exact gelu of M×C in place, each number alone; False where nothing is done."""
+    kernels = native.serving(x)
+    if not hasattr(kernels, "gelu_rows") or x.stride(1) != 1:
+        return False
+    assert kernels is not None
+    kernels.gelu_rows(native.pointer(x, *x.shape, strided=True), *x.shape, x.stride(0))
+    return True
+
+
 def _onednn(q: Tensor, packed: Tensor, scales: Tensor, zeros: Tensor) -> Tensor:
     """The product of numbers from 0 to 255 with a weight that oneDNN has packed."""
     of_q = (1.0, 0)
