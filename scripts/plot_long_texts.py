@@ -12,8 +12,14 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-MEASURES = {"text": "text found, %", "answer": "answer found in its text, %"}
+MEASURES = {
+    "text": "text found, %",
+    "behind": "other texts with a smaller cosine, %",
+    "answer": "answer found in its text, %",
+}
 PLACES = (0.1, 0.5, 0.9)
+#: The length of the texts in which places are compared.
+LENGTH = 2048
 
 
 def share(rows: list[dict[str, float]], measure: str, place: float | None = None) -> float:
@@ -23,28 +29,27 @@ def share(rows: list[dict[str, float]], measure: str, place: float | None = None
 
 
 def draw(found: dict[str, dict[str, list[dict[str, float]]]], out: Path) -> None:
-    """Both measures by length, and answers by place at the longest length of each model."""
-    figure, axes = plt.subplots(1, 3, figsize=(13, 4.2), layout="constrained")
+    """Each measure by length, and answers by place in texts of `LENGTH`."""
+    figure, grid = plt.subplots(2, 2, figsize=(10, 8.5), layout="constrained")
+    *axes, by_place = grid.flat
     lengths = sorted({int(each) for rows in found.values() for each in rows})
     markers = "osD^vPX*<>hp"
     for (name, by_length), marker in zip(found.items(), markers, strict=False):
         own = sorted(by_length, key=int)
         style = {"marker": marker, "label": name, "alpha": 0.8}
         style["linestyle"] = "--" if name.startswith("source") else "-"
-        for axis, measure in zip(axes, MEASURES, strict=False):
+        for axis, measure in zip(axes, MEASURES, strict=True):
             axis.plot(list(map(int, own)), [share(by_length[n], measure) for n in own], **style)
-        last = by_length[own[-1]]
-        axes[2].plot(PLACES, [share(last, "answer", place) for place in PLACES], **style)
-    for axis, title in zip(axes, MEASURES.values(), strict=False):
-        axis.set(xscale="log", xlabel="tokens of a text", title=title, ylim=(-3, 103))
+        if rows := by_length.get(str(LENGTH)):
+            by_place.plot(PLACES, [share(rows, "answer", place) for place in PLACES], **style)
+    for axis, title in zip(axes, MEASURES.values(), strict=True):
+        axis.set(xscale="log", xlabel="tokens of a text", title=title)
         axis.set_xticks(lengths, map(str, lengths), minor=False)
         axis.minorticks_off()
-    axes[2].set(
-        xlabel="place of the answer in the text",
-        title="answer found, %, in each model's longest texts",
-        ylim=(-3, 103),
-        xticks=PLACES,
-    )
+    title = f"answer found in a text of {LENGTH:,} tokens, %"
+    by_place.set(xlabel="place of the answer in the text", title=title, xticks=PLACES)
+    for axis in grid.flat:
+        axis.set_ylim(-3, 103)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     figure.savefig(out, dpi=110)
 
@@ -59,7 +64,7 @@ def main() -> None:
     for name, by_length in found.items():
         for length, rows in sorted(by_length.items(), key=lambda item: int(item[0])):
             places = [share(rows, "answer", place) for place in PLACES]
-            values = [share(rows, each) for each in ("text", "behind", "answer")]
+            values = [share(rows, each) for each in MEASURES]
             cells = (f"{value:.0f} %" for value in (*values, *places))
             print(f"| {name} | {int(length):,} | {' | '.join(cells)} |")
 

@@ -64,10 +64,10 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--pairs", type=float, default=Recipe.pairs, metavar="X", help=told)
     told = "weight of the features of layers before the last one (default: %(default)s)"
     add("--layers", type=float, default=Recipe.layers, metavar="X", help=told)
-    add(
-        "--start", choices=STARTS, default=Recipe.start, help="see start.py (default: %(default)s)"
-    )
+    told = "mean keeps the mean of the positions of SOURCE (default: %(default)s)"
+    add("--start", choices=STARTS, default=Recipe.start, help=told)
     add("--seed", type=int, default=Recipe.seed, metavar="N")
+    add("--bf16", action="store_true", help="products in bfloat16 in the training")
     options = parser.add_argument_group(
         "options of encodings (tupe_fairseq/fairseq/arguments/README.md)"
     )

@@ -2,11 +2,12 @@
 
 import json
 import random
+import tarfile
 
 import pytest
 import torch
 
-from examples.transplant import long_texts
+from examples.transplant import articles, long_texts
 from tests.examples.test_serving import WORDS, write
 from tests.tolerances import assert_close
 from tupe_fairseq import UsageError
@@ -20,11 +21,11 @@ def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("long")
     write(folder / "bert", "Model")
     draw = random.Random(0)
-    articles = []
+    made = []
     for _ in range(60):
         sentences = [" ".join(draw.choices(WORDS, k=12)).capitalize() + "." for _ in range(40)]
-        articles.append([sentences[0].split()[3], [" ".join(sentences)]])
-    (folder / "articles.json").write_text(json.dumps(articles))
+        made.append([sentences[0].split()[3], [" ".join(sentences)]])
+    (folder / "articles.json").write_text(json.dumps(made))
     return folder
 
 
@@ -92,3 +93,30 @@ def test_a_call_continues(place, tmp_path, monkeypatch):
     (few := tmp_path / "few.json").write_text("[]")
     with pytest.raises(UsageError, match="with 0 queries and 0 other sentences"):
         long_texts.main([*map(str, [few, *paths[1:]])])
+
+
+def test_articles(tmp_path):
+    """Every fourth article is left out, with its title; the others give paragraphs and texts."""
+    words = " ".join(["word"] * 100)
+    (folder := tmp_path / "AA").mkdir()
+    for file in range(2):
+        docs = [
+            f'<doc id="{n}" url="u" title="A &amp; {n}">\nA &amp; {n}\n\n{n} {words}\n\nshort\n'
+            f"{' '.join([words] * (n + 1))}\n</doc>\n"
+            for n in range(4 * file, 4 * file + 4)
+        ]
+        (folder / f"wiki_0{file}").write_text("".join(docs))
+    with tarfile.open(tmp_path / "AA.tar.xz", "w:xz") as archive:
+        # The order of files in the archive has no effect.
+        for name in ("wiki_01", "wiki_00"):
+            archive.add(folder / name, f"AA/{name}")
+    articles.main([str(tmp_path / "AA.tar.xz"), str(tmp_path / "out")])
+    kept = json.loads((tmp_path / "out/articles.json").read_text())
+    assert [title for title, _ in kept] == ["A & 0", "A & 4"]
+    assert kept[0][1] == [f"0 {words}", "short", words]
+    paragraphs = (tmp_path / "out/paragraphs.txt").read_text().splitlines()
+    # Of the six others, each has a paragraph of 101 words; those of up to 400 are read, too.
+    assert paragraphs[:2] == [f"1 {words}", " ".join([words] * 2)]
+    assert len(paragraphs) == 6 + 3
+    long = (tmp_path / "out/long.txt").read_text().splitlines()
+    assert [text.split()[0] for text in long] == ["2", "3", "5", "6", "7"]

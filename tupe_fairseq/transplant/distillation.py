@@ -15,7 +15,7 @@ from ..convert.sentence_modules import read_sentence_model, text_notes
 from ..position import POSITION_ENCODINGS
 from .encoders import Encoder, transplanted
 from .recipe import Recipe
-from .start import fit_bias, keep_mean_position
+from .start import keep_mean_position
 from .texts import Texts, check_pairs
 from .training import Distillation
 
@@ -78,11 +78,8 @@ def distil(
     student = Encoder(made).to(device)
     _warn(made, texts, student)
     training = Distillation(student, teacher, texts, recipe, out)
-    if not training.resume():
-        if recipe.start != "random":
-            keep_mean_position(teacher, student, texts.longest)
-        if recipe.start == "fitted":
-            fit_bias(teacher, student, texts)
+    if not training.resume() and recipe.start == "mean":
+        keep_mean_position(teacher, student, texts.longest)
     training.run()
     made.state = {name: value.cpu() for name, value in student.state(made).items()}
     return Distilled(made, training.history[-1], texts.longest)

@@ -85,13 +85,6 @@ class Encoder(nn.Module):
         shown = batch.mask.bool()
         return tuple(each[shown] for each in every)
 
-    def attentions(self, batch: Batch) -> tuple[Tensor, ...]:
-        """The attention weights of each layer, B×H×T×T."""
-        found: tuple[Tensor, ...] = self.base(
-            **batch.inputs(self.has_types), output_attentions=True
-        ).attentions
-        return found
-
     def logits(self, features: Tensor, batch: Batch, cells: Tensor) -> Tensor:
         """Of the language modeling head at M of the N tokens: M×V."""
         columns = [each[cells] for each in batch.mask.nonzero(as_tuple=True)]

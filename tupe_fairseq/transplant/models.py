@@ -26,6 +26,7 @@ ENCODERS = (
     transformers.CamembertModel,
     transformers.DebertaV2Model,
     transformers.ModernBertModel,
+    transformers.MPNetModel,
     TupeModel,
 )
 #: How the names of classes end that have a head which is converted with its encoder.
@@ -58,6 +59,7 @@ def transplant(
     layers: float = Recipe.layers,
     start: str = Recipe.start,
     seed: int = Recipe.seed,
+    bf16: bool = Recipe.bf16,
     **options: Any,
 ) -> T:
     """A copy of a model whose encoder has another position encoding, and nearly its features.
@@ -71,8 +73,8 @@ def transplant(
         >>> longer.save_pretrained("longer")
 
     Args:
-        model: an `nn.Module` with one BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DeBERTa-v2 or
-            ModernBERT of transformers inside, or one that has been transplanted.
+        model: an `nn.Module` with one BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DeBERTa-v2,
+            ModernBERT or MPNet of transformers inside, or one that has been transplanted.
         texts: a file in UTF-8 with a text in each line, or the texts; at least 1,000 different
             ones.
         position_encoding: the name of any encoding for encoders.
@@ -91,8 +93,11 @@ def transplant(
         disordered: the share of texts whose words are in another order.
         pairs: the share of texts that are read as the pair of their halves.
         layers: the weight of the features of layers before the last one.
-        start: where positions begin: "fitted", "mean" or "random".
+        start: "mean" keeps the mean of the positions that `model` adds to its input, "random"
+            does not.
         seed: of new parameters and the order of texts.
+        bf16: products of matrices are in bfloat16 in the training, which is faster on processors
+            and GPUs that compute in it.
         **options: of the encoding and of every encoding, such as `attention_window`.
 
     Returns:
@@ -116,6 +121,7 @@ def transplant(
         layers,
         start,
         seed,
+        bf16,
     )
     encoder = _encoder(model)
     unit = _with_head(model, encoder)

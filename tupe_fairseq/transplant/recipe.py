@@ -9,7 +9,7 @@ from ..position import POSITION_ENCODINGS, model_options
 
 #: Tokens of a text, if both encoders read as many.
 LENGTH = 128
-STARTS = ("mean", "fitted", "random")
+STARTS = ("mean", "random")
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class Recipe:
         layers: the weight of the features of layers before the last one.
         start: where positions begin (`start.py`).
         seed: of new parameters and the order of texts.
+        bf16: products of matrices are in bfloat16, in the training and in its measures.
 
     Raises:
         UsageError: a number is out of range; the encoding does not exist, is for decoders, or has
@@ -47,8 +48,9 @@ class Recipe:
     disordered: float = 0.5
     pairs: float = 0.5
     layers: float = 4.0
-    start: str = "fitted"
+    start: str = "mean"
     seed: int = 1
+    bf16: bool = False
 
     def __post_init__(self) -> None:
         for name in ("updates", "batch_size", "length", "max_positions"):

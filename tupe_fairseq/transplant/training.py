@@ -89,7 +89,8 @@ class Distillation:
         self.texts = texts
         self.recipe = recipe
         self.out = out
-        self.fidelity = Fidelity(source, texts)
+        with self._precision():
+            self.fidelity = Fidelity(source, texts)
         # Words keep their embeddings, half of the parameters of a small model.
         student.base.get_input_embeddings().requires_grad_(False)
         self.optimizer = torch.optim.AdamW(
@@ -146,13 +147,20 @@ class Distillation:
         """One update."""
         self.student.train()
         mask_token = self.texts.tokenizer.mask_token_id if self.source.has_head else None
-        loss = loss_of(self.student, self.source, batch, self.recipe.layers, mask_token)
+        with self._precision():
+            loss = loss_of(self.student, self.source, batch, self.recipe.layers, mask_token)
         self.optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.student.parameters(), 1.0)
         for group in self.optimizer.param_groups:
             group["lr"] = group["rate"] * self._factor()
         self.optimizer.step()
+
+    def _precision(self) -> torch.autocast:
+        """In which products of matrices are computed."""
+        kind = torch.device(self.texts.device).type
+        # A cache would keep copies of parameters that the optimizer changes afterwards.
+        return torch.autocast(kind, torch.bfloat16, enabled=self.recipe.bf16, cache_enabled=False)
 
     def _factor(self) -> float:
         """Of the rate, at this update."""
@@ -164,7 +172,8 @@ class Distillation:
         """Measure, decide whether the rate falls from here on, and write a checkpoint."""
         self.student.eval()
         found = {"update": self.update, "minutes": self.seconds / 60}
-        found |= (measures := self.fidelity(self.student))
+        with self._precision():
+            found |= (measures := self.fidelity(self.student))
         self.history.append(found)
         print(f"update {self.update}: {shown(measures)}", file=sys.stderr, flush=True)
         errors = [e["error"] for e in self.history if e["update"] >= self.rises_from]

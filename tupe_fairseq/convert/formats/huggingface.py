@@ -200,7 +200,7 @@ def write_texts(folder: Path, converted: Converted, lower_case: bool | None) -> 
 
 
 SUMMARY = (
-    "transformers: RoBERTa, XLM-RoBERTa, CamemBERT, BERT, DeBERTa-v2, ModernBERT, "
+    "transformers: RoBERTa, XLM-RoBERTa, CamemBERT, BERT, DeBERTa-v2, ModernBERT, MPNet, "
     "or what --to huggingface wrote"
 )
 register(Conversion("--from", KIND, SUMMARY, read, open_directory, extra="hf"))
