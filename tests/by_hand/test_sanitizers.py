@@ -14,7 +14,6 @@ TESTS = {
     "kernels": ["tests/kernels", "--ignore=tests/kernels/test_native.py"],
     "blocked": ["tests/attention/test_blocked.py", "-k", "not no_tensor_of_all_cells"],
     "inputs": ["tests/huggingface/test_independence.py", "tests/huggingface/test_tasks.py"],
-    "optimizer": ["tests/fairseq/test_optimizer.py", "-k", "shape or order"],
 }
 
 
