@@ -47,6 +47,7 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, required=True, help="file to write")
     args = parser.parse_args(words)
     averaged = average(args.checkpoints)
+    args.out.parent.mkdir(parents=True, exist_ok=True)
     with replacing(args.out) as aside:
         torch.save(averaged, aside)
     print(f"written: {args.out}, the average of {len(args.checkpoints)} checkpoints")

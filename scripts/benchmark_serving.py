@@ -29,7 +29,7 @@ from benchmarking import summary
 from benchmarking.command import INTERRUPTED, aligned, listed, surroundings
 from benchmarking.encoders import FORMS, Batch, Encoder, Run, embeddings, read_sts_b, read_texts
 from benchmarking.programs import Programs
-from benchmarking.rounds import measure, table
+from benchmarking.rounds import CLOCKS, measure, table
 from benchmarking.ways import REFERENCE, WAYS, build, versions
 
 from tupe_fairseq import UsageError
@@ -96,6 +96,7 @@ class Serving:
             "number_of_texts": len(self.texts),
             "batches": count,
             "rounds": self.args.rounds,
+            "clock": self.args.clock,
             "ways": self.ways,
             "versions": versions(),
             "processor": "family {}, model {}".format(*facts),
@@ -139,7 +140,8 @@ class Serving:
         if self.has(cell.title, settings):
             print(f"{self.encoder.name}: {cell.title}: measured already")
             return
-        found = measure(self.runs(cell.threads), batches, self.args.rounds)
+        runs = self.runs(cell.threads)
+        found = measure(runs, batches, self.args.rounds, self.args.clock)
         found["fused"] = self.programs.fused
         self.write(cell.title, settings, cell._asdict() | found)
         print(f"\n{self.encoder.name}: {cell.title}\n{aligned(table(found['rows']))}", flush=True)
@@ -227,6 +229,8 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     told = "batches of a round, spread evenly over the lengths (default: 24; 2 of --lengths)"
     add("--batches", **numbers, help=told)
     add("--rounds", **numbers, default=7, help="measurements of each way (default: %(default)s)")
+    told = "processor: tell how long this process computes, for a shared machine (default: wall)"
+    add("--clock", choices=tuple(CLOCKS), default="wall", help=told)
     add("--ways", metavar="NAMES", help=f"default: {','.join(WAYS)}")
     told = "keep programs there, for further calls (default: a temporary one)"
     add("--programs", type=Path, metavar="DIRECTORY", help=told)
@@ -237,6 +241,11 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
         for number in value if isinstance(value, list) else [value]:
             if number is not None and number < 1:
                 raise UsageError(f"--{name} is {number}, but must be at least 1.")
+    if args.clock == "processor" and set(args.threads) != {1}:
+        raise UsageError(
+            f"--clock is 'processor', but --threads is {max(args.threads)}: it adds up the "
+            "seconds of all threads, so give --threads 1."
+        )
     if not (args.text or args.sts_b or args.lengths):
         raise UsageError("nothing to run: give --sts-b, --text or --lengths.")
     return args

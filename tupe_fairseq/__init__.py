@@ -31,7 +31,7 @@ from .base.errors import BackendError, CheckpointError, ConfigurationError, Data
 from .position import PositionEncoding, Shape, build_position_encoding, register_position_encoding
 from .transformer.tupe_encoder import TUPEConfig, TUPEEncoder
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 __all__ = [
     "BackendError",

@@ -30,7 +30,7 @@ def draw_floor(axes: Any, loss: float) -> None:
     axes.axhline(loss, color="0.6", linestyle="--", linewidth=1)
     place = {"xy": (1, loss), "xycoords": axes.get_yaxis_transform(), "ha": "right"}
     above = {"xytext": (0, 4), "textcoords": "offset points", "fontsize": 8, "color": "0.4"}
-    axes.annotate("token frequencies alone, without context", **place, **above)
+    axes.annotate("token frequencies alone,\nwithout context", **place, **above)
 
 
 def label_ends(

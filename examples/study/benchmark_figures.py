@@ -84,7 +84,7 @@ def draw_curves(
 ) -> None:
     """Loss against tokens, and against time; below, the last half of those near the best."""
     units = ["tokens", "time"] if found.keys() <= time.keys() else ["tokens"]
-    figure, all_axes = panels(7 * len(units), 11, 2, len(units), sharey="row")
+    figure, all_axes = panels(2.2 + 3.7 * len(units), 9, 2, len(units), sharey="row")
     # An encoding has the same color at each size.
     names = dict.fromkeys((*ENCODINGS, *found))
     colors = {name: f"C{i % 10}" for i, name in enumerate(names)}

@@ -113,7 +113,9 @@ def contenders_of(
             try:
                 seen = encoding.at(0)
                 plan = LayerPlan.of(seen, seen.build_layer_terms())
-                chosen = plan.choose(backend, seen, length, args.device)
+                # On GPUs, models are in this dtype.
+                x = torch.empty(0, dtype=torch.bfloat16, device=args.device)
+                chosen = plan.choose(backend, seen, x, length)
                 if reason := chosen.unavailable(args.device):
                     raise UsageError(reason)
             except UsageError as reason:

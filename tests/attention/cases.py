@@ -33,6 +33,7 @@ TOEPLITZ = {"extend_positions": "toeplitz", "trained_positions": 5}
 TOEPLITZ |= {"toeplitz_far": 2, "toeplitz_slope": 0.5}
 DEBERTA_V3 = {"relative_clip": 5, "deberta_buckets": 4, "deberta_released": True}
 OPTIONS = {
+    "mpnet": BUCKETS,
     "t5": BUCKETS,
     "tupe_r": BUCKETS,
     "cnn": {"cnn_kernel": 3, "cnn_groups": 4},

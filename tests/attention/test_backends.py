@@ -4,6 +4,7 @@ import logging
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tests.attention.cases import (
     BACKENDS,
@@ -28,6 +29,7 @@ from tupe_fairseq.attention import (
     Source,
     choose_backend,
 )
+from tupe_fairseq.attention.triton import Triton
 from tupe_fairseq.position import PositionEncoding, Shape
 
 FAST = [name for name in BACKENDS if name != "eager"]
@@ -113,6 +115,12 @@ def test_auto_takes_the_first_that_has_all_features():
     assert choose_backend("auto", {Feature.COMPILED, Feature.RELATIVE_VALUES}).name == "eager"
 
 
+def tokens(device="cuda", dtype=torch.float32):
+    """What says on which device layers run, without such a device."""
+    with FakeTensorMode():
+        return torch.empty(1, 1, 1, device=device, dtype=dtype)
+
+
 def test_auto_on_gpus_depends_on_the_length():
     """A dense bias for few tokens; without one, a kernel without a mask for all."""
     learned, tupe_a, tupe_r = (build(name, 5)[0] for name in ("learned", "tupe_a", "tupe_r"))
@@ -124,9 +132,30 @@ def test_auto_on_gpus_depends_on_the_length():
         (tupe_r, 4096, "sdpa"),
     ):
         plan = LayerPlan.of(encoding)
-        assert plan.choose("auto", encoding, length, "cuda").name == name
-        assert plan.choose("auto", encoding, length, "cpu").name == "blocked"
-    assert LayerPlan.of(tupe_a).choose("flash", tupe_a, 16, "cuda").name == "flash"
+        assert plan.choose("auto", encoding, tokens(), length).name == name
+        assert plan.choose("auto", encoding, tokens("cpu"), length).name == "blocked"
+    assert LayerPlan.of(tupe_a).choose("flash", tupe_a, tokens(), 16).name == "flash"
+
+
+@pytest.mark.parametrize("length", [16, 4096])
+def test_auto_in_training_in_half_precision_on_gpus(length, monkeypatch):
+    """Triton's kernels where positions add to the scores, if they work on the GPU."""
+    for reason, expected in ((None, "triton"), ("they do not run here", None)):
+        monkeypatch.setattr(Triton, "unavailable", lambda self, device, reason=reason: reason)
+        for name in ("tupe_a", "tupe_r", "alibi", "deberta"):
+            encoding = build(name, 5)[0]
+            plan = LayerPlan.of(encoding, encoding.build_layer_terms())
+            half = tokens(dtype=torch.bfloat16)
+            usual = plan.choose("auto", encoding, tokens(), length).name
+            assert usual != "triton"
+            assert plan.choose("auto", encoding, half, length).name == (expected or usual)
+            with torch.no_grad():
+                assert plan.choose("auto", encoding, half, length).name == usual
+            assert plan.choose("auto", encoding, tokens("cpu"), length).name == "blocked"
+        for name, expected_name in (("learned", "flash"), ("rope", "flash"), ("shaw", "eager")):
+            encoding = build(name, 5)[0]
+            plan = LayerPlan.of(encoding, encoding.build_layer_terms())
+            assert plan.choose("auto", encoding, half, length).name == expected_name
 
 
 def test_choice_is_logged_once(caplog):

@@ -18,7 +18,7 @@ from tests.tolerances import assert_close
 safetensors = pytest.importorskip("safetensors.torch", reason="transformers is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
-FAMILIES = ("bert", "roberta", "xlm_roberta", "camembert", "v3", "modernbert")
+FAMILIES = ("bert", "roberta", "xlm_roberta", "camembert", "v3", "modernbert", "mpnet")
 FILE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 #: Of one of several parts; a tiny model has a few.

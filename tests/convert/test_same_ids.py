@@ -88,6 +88,15 @@ def wordpiece(folder: Path) -> None:
     (folder / "added_tokens.json").write_text(json.dumps(added))
 
 
+def mpnet(folder: Path) -> None:
+    """WordPiece with RoBERTa's special tokens."""
+    trained("WordPiece", (*ROBERTA, "[UNK]", "<mask>")).save(str(folder / "tokenizer.json"))
+    write_config(folder, tokenizer_class="MPNetTokenizer", do_lower_case=False)
+    loaded = transformers.AutoTokenizer.from_pretrained(folder)
+    loaded.add_tokens([*ADDED])
+    loaded.save_pretrained(folder)
+
+
 def wordpiece_json(folder: Path) -> None:
     """A tokenizer.json of the vocabulary alone beside the same files."""
     wordpiece(folder)
@@ -146,6 +155,7 @@ KINDS = {
         {"bos_token_id": 5, "eos_token_id": 6},
     ),
     "deberta-v3": (sentencepiece, "v3", {}),
+    "mpnet": (mpnet, "mpnet", {}),
 }
 
 

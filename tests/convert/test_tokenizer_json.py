@@ -220,6 +220,20 @@ def test_a_model_of_another_name(tmp_path):
         run("--to", "huggingface", tmp_path / "model", tmp_path / "none")
 
 
+def test_a_model_without_tokenizer_json_comes_back(tmp_path):
+    """Its sentencepiece.bpe.model is fairseq's, and no XLM-RoBERTa's, where dict.txt is."""
+    model = tiny.train(tmp_path, TEXT)
+    words = dictionary_of(model.id_to_piece(i) for i in range(3, len(model) - 1))
+    directory.write(masked_lm("learned", 0, words)[1], tmp_path / "model")
+    shutil.copy(tmp_path / "sentencepiece.bpe.model", tmp_path / "model")
+    there = tmp_path / "there"
+    run("--to", "huggingface", tmp_path / "model", there, "--check")
+    assert not (there / "tokenizer.json").exists()
+    run("--from", "huggingface", there, tmp_path / "back", "--check")
+    for name in ("dict.txt", "sentencepiece.bpe.model"):
+        assert (tmp_path / "back" / name).read_bytes() == (tmp_path / "model" / name).read_bytes()
+
+
 def test_without_protobuf(tmp_path, monkeypatch):
     _, pieces = train(tmp_path)
     monkeypatch.setitem(sys.modules, "google.protobuf.message", None)

@@ -135,3 +135,14 @@ def test_dropout_of_packed_tokens(backend, case):
     slope = (gradient.float() * weight).sum().item()
     square = out.square().sum().item()
     assert abs(slope - square) <= SLOPE * square
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="there is one GPU")
+@pytest.mark.parametrize(("backend", "case"), [("triton", "tupe_r"), ("sdpa", "rope")])
+def test_modules_on_another_gpu_than_the_current_one(backend, case):
+    """Triton launches its kernels on the current GPU."""
+    encoding, attention, x = prepared(case, torch.float16)
+    expected = results(encoding, attention, x, None, backend=backend)[0]
+    other = [module.to("cuda:1") for module in (encoding, attention)]
+    found = results(*other, x.to("cuda:1"), None, backend=backend)[0]
+    assert torch.equal(found.cpu(), expected.cpu())

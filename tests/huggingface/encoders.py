@@ -46,8 +46,8 @@ OPTIONS = {
     "no_terms": ("DebertaV2", {**SIZES, **RELEASED, "pos_att_type": []}),
 }
 NAMES = ("bert", "v3", "modernbert", "mpnet")
-#: transformers recomputes no layers of MPNet, and our program has none of them.
-RECOMPUTED = CONVERTED = NAMES[:3]
+#: transformers recomputes no layers of MPNet.
+RECOMPUTED = NAMES[:3]
 #: transformers 4 takes fewer arguments.
 IS_OLD = transformers.__version__ < "5"
 with_transformers_5 = pytest.mark.skipif(IS_OLD, reason="transformers 4 is installed")

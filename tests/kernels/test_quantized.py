@@ -14,9 +14,10 @@ from torch import Tensor, nn
 
 from tests import ROOT
 from tupe_fairseq import UsageError
+from tupe_fairseq.kernels import native, quantized
 from tupe_fairseq.kernels.quantized import QuantizedLinear
 
-#: Rows for each kernel: one for few rows, and oneDNN with and without further rows.
+#: Rows for each kernel: that in C with and without missing rows, and oneDNN with and without more.
 ROWS = (1, 16, 64, 65, 130)
 
 
@@ -32,10 +33,12 @@ def rounded(x: Tensor, low: Tensor, steps: Tensor) -> Tensor:
 
 @torch.no_grad()
 @pytest.mark.parametrize("rows", ROWS)
-@pytest.mark.parametrize(("width", "bias"), [(96, True), (97, False)])
-def test_products_are_those_of_the_rounded_factors(rows, width, bias, way):
+@pytest.mark.parametrize(
+    ("width", "outputs", "bias"), [(96, 50, True), (97, 50, False), (96, 150, True)]
+)
+def test_products_are_those_of_the_rounded_factors(rows, width, outputs, bias, way):
     """Weights in steps of 1/127 of a row's largest, inputs in steps of 1/255 of a row's range."""
-    layer = layer_of(width, bias=bias).double()
+    layer = layer_of(width, outputs, bias).double()
     x = torch.randn(rows, width, dtype=torch.double)
     quantized = QuantizedLinear(copy.deepcopy(layer).float())
     weight = rounded(layer.weight, 0, layer.weight.abs().amax(1, keepdim=True) / quantized.largest)
@@ -52,10 +55,10 @@ def test_products_are_those_of_the_rounded_factors(rows, width, bias, way):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("width", [96, 97])
-def test_a_row_has_the_same_bits_in_every_batch(width, way):
+@pytest.mark.parametrize(("width", "outputs"), [(96, 50), (97, 50), (96, 150)])
+def test_a_row_has_the_same_bits_in_every_batch(width, outputs, way):
     """Also beside rows that are not finite; these stay so."""
-    quantized = QuantizedLinear(layer_of(width))
+    quantized = QuantizedLinear(layer_of(width, outputs))
     x = torch.randn(130, width) * torch.logspace(-3, 3, 130)[:, None]
     expected = torch.cat([quantized(row) for row in x.split(1)])
     for rows in ROWS:
@@ -83,6 +86,40 @@ def test_the_largest_factors_do_not_overflow(rows, way):
     x = torch.full((rows, 64), 5.0)
     expected = torch.tensor([[320.0, -320.0, 0.0]]).expand(rows, 3)
     torch.testing.assert_close(QuantizedLinear(layer)(x), expected)
+
+
+@torch.no_grad()
+def test_the_kernels_have_the_same_bits(monkeypatch):
+    """So a text has them in every batch where a processor uses one for few rows alone."""
+    if not hasattr(native.kernels(), "product_of_rows"):
+        pytest.skip("this processor has no kernel in C for the products")
+    layer = QuantizedLinear(layer_of(96, 150))
+    x = torch.randn(130, 96)
+    in_c = layer(x)
+    monkeypatch.setattr(quantized, "multiplies_int8", lambda: True)
+    by_onednn = layer(x)
+    assert layer.packed is not None
+    assert torch.equal(by_onednn, in_c)
+
+
+@pytest.mark.parametrize("width", [16, 45])
+def test_gelu_of_each_number_alone(width):
+    x = torch.cat((torch.linspace(-9, 9, 40 * width - 2), torch.tensor([-1e30, 1e30])))
+    wide = torch.zeros(40, 2 * width)
+    part = wide[:, :width]
+    part.copy_(x.view(40, width))
+    if not quantized.gelu_in_c(part):
+        pytest.skip("this processor has no kernel in C for gelu")
+    expected = F.gelu(x.double()).view(40, width)
+    # torch's own differs by as much.
+    torch.testing.assert_close(part.double(), expected, rtol=1e-6, atol=1e-6)
+    assert not wide[:, width:].any()
+    again = x.roll(7)[None]
+    assert quantized.gelu_in_c(again)
+    assert torch.equal(again[0].roll(-7), part.flatten())
+    broken = torch.tensor([[float("nan"), 1.0, float("inf")]])
+    quantized.gelu_in_c(broken)
+    assert broken.isfinite().tolist() == [[False, True, False]]
 
 
 @pytest.mark.slow

@@ -282,10 +282,3 @@ def test_registration():
     compiled = torch.compile(run, backend="aot_eager", fullgraph=True)
     found = results(compiled, inputs, (17, 9), seed=None)
     assert all(map(torch.equal, found, results(run, inputs, (17, 9))))
-
-
-def test_reason_where_it_cannot_run(monkeypatch):
-    assert triton_attention.unavailable(DEVICE) is None
-    assert "'mps'" in triton_attention.unavailable("mps")
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert triton_attention.unavailable("cuda") == "triton is not installed"

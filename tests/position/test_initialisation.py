@@ -67,6 +67,7 @@ BEGINNINGS = {
     "kerple_log": {"strength": {0.0, 2.0}, "rate": {0.0, 1.0}},
     "kerple_power": {"exponent": {0.0, 2.0}, "slope": {0.0, 1.0}},
     "learned": {"weight": SMALL},
+    "mpnet": {"weight": SMALL, "relative_bias.weight": SMALL},
     "multiplicative": {"weight": NEAR_ONE},
     "pope": {"terms.phase": 0.0},
     "rnn": {

@@ -16,14 +16,15 @@ def test_average(toy_checkpoint, toy_masked_lm_data, tmp_path):
     for number, path in enumerate(paths):
         model = {name: value + number for name, value in state["model"].items()}
         torch.save(state | {"model": model}, path)
-    main([*map(str, paths), "--out", str(tmp_path / "model.pt")])
-    averaged = read_checkpoint(tmp_path / "model.pt")
+    folder = tmp_path / "averaged"
+    main([*map(str, paths), "--out", str(folder / "model.pt")])
+    averaged = read_checkpoint(folder / "model.pt")
     assert "last_optimizer_state" in state
     assert "last_optimizer_state" not in averaged
     for name, value in state["model"].items():
         torch.testing.assert_close(averaged["model"][name], value + 1)
-    shutil.copy(toy_masked_lm_data / "dict.txt", tmp_path)
-    loaded = TupeRobertaModel.from_pretrained(tmp_path).model.state_dict()
+    shutil.copy(toy_masked_lm_data / "dict.txt", folder)
+    loaded = TupeRobertaModel.from_pretrained(folder).model.state_dict()
     name = "encoder.sentence_encoder.layers.0.fc1.weight"
     torch.testing.assert_close(loaded[name], state["model"][name] + 1)
 

@@ -2,6 +2,7 @@
 
 import json
 import statistics
+import time
 
 import pytest
 import torch
@@ -118,6 +119,30 @@ def test_the_page_begins_with_what_to_call(finished, sts_b):
     assert sum("onnxruntime-nbits-int8" in line for line in lines) >= 2
 
 
+def test_waiting_is_no_processor_time(script):
+    """What other programs take on a machine is not measured."""
+    rounds = script("benchmarking.rounds")
+    seconds = 0.05
+
+    def run(batch):
+        time.sleep(seconds)
+        return batch["input_ids"][..., None].float()
+
+    ids = torch.ones(1, 2, dtype=torch.long)
+    batches = [{"input_ids": ids, "attention_mask": ids}]
+    for clock, is_less in (("wall", False), ("processor", True)):
+        (row,) = rounds.measure({REFERENCE: run}, batches, 2, clock)["rows"]
+        assert (row["median_seconds"] < seconds) == is_less
+
+
+def test_the_clock_is_in_the_settings(script, model, tmp_path):
+    words = [*SHORT, "--lengths=3", "--clock=processor", f"--model={model}", f"--out={tmp_path}"]
+    assert script("benchmark_serving").main(words) == 0
+    (table,) = read(tmp_path).values()
+    assert table["settings"]["clock"] == "processor"
+    assert table["rows"][0]["median_seconds"] > 0
+
+
 def test_cosines_of_a_way(script):
     """Its vectors depend on padding."""
     fidelity = script("benchmarking.fidelity")
@@ -224,6 +249,7 @@ def test_forms_take_texts(script):
         ("--lengths 8 --ways fast", "--ways names 'fast'; the known names are: transformers-fp32"),
         ("--form bert-base --layers 0 --lengths 8", "--layers is 0, but must be at least 1"),
         ("--lengths 8 --threads 0", "--threads is 0, but must be at least 1"),
+        ("--lengths 8 --clock processor", "--clock is 'processor', but --threads is 2"),
         ("--batch 1", "nothing to run: give --sts-b, --text or --lengths"),
     ],
 )

@@ -43,9 +43,13 @@ def damaged(raw: bytes, rng: random.Random) -> bytes:
 
 
 def damaging(folder: Path, name: str, use: Callable[[], Any]) -> Try:
-    """A function that damages a file of a folder, and uses it."""
+    """A function that damages a file of a folder, and uses it.
+
+    Without damage, it can be used: otherwise all would be refused for another reason.
+    """
     path = folder / name
     raw = path.read_bytes()
+    use()
 
     def once(rng: random.Random) -> None:
         path.write_bytes(damaged(raw, rng))

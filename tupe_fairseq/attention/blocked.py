@@ -27,8 +27,8 @@ from .relative import relative_inputs
 
 #: Below this share of the cells, blocks are faster than torch's kernel, which computes all cells.
 SPARSE = 2 / 3
-#: Tokens below which torch's kernel is faster than the one in C, unless there is padding.
-SHORT = 32
+#: Tokens of a batch up to which torch's kernel is faster than the one in C, without padding.
+FEW = 16
 #: Bytes up to which the positional term is stored once for all layers as H×T×T.
 DENSE = 1 << 29
 
@@ -65,7 +65,7 @@ class Blocked(Backend):
             blocks=replace(
                 blocks,
                 by_torch=by_torch,
-                by_kernel=_is_kernel_faster(blocks, by_torch, layout.length),
+                by_kernel=_is_kernel_faster(blocks, by_torch, layout.batch * layout.length),
                 natively=not layout.alone and bias is None and _is_native(dtype),
             ),
         )
@@ -176,11 +176,11 @@ def _is_torch_faster(blocks: Blocks) -> bool:
     return blocks.cells is not None and not learns
 
 
-def _is_kernel_faster(blocks: Blocks, by_torch: bool, length: int) -> bool:
+def _is_kernel_faster(blocks: Blocks, by_torch: bool, tokens: int) -> bool:
     """Whether the kernel in C is, where there is one: it has no gradient and no dropout."""
     # It requires that the keys of a query are contiguous.
     is_served = not blocks.untie_cls and (blocks.bias is None or blocks.cells is not None)
-    return is_served and not torch.is_grad_enabled() and not (by_torch and length < SHORT)
+    return is_served and not torch.is_grad_enabled() and not (by_torch and tokens <= FEW)
 
 
 def _attend_other(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float) -> Tensor:

@@ -18,9 +18,13 @@ from .layout import Layout
 logger = logging.getLogger(__name__)
 
 #: The backends that "auto" tries on each type of device, in this order. `eager`, the last,
-#: supports all features. `triton` is not among them until it has been measured on a GPU.
+#: supports all features.
 AUTO = {"cpu": ("blocked", "sdpa", "eager"), "cuda": ("flash", "sdpa", "eager")}
 AUTO_ELSEWHERE = ("sdpa", "eager")
+#: What it tries first on GPUs where positions add to the scores, in training in half precision.
+#: Its kernels save most in the backward pass; in fp32 they have no tensor cores.
+AUTO_IN_TRAINING = "triton"
+HALF = (torch.float16, torch.bfloat16)
 #: Tokens from which "auto" puts positions into vectors on GPUs: a dense bias took 0.90 of the time
 #: of `flash` with 512 tokens, and 1.46 with 4,096 (examples/study/speed).
 FLASH_FROM = 1024
@@ -42,7 +46,7 @@ class LayerPlan:
     first: int
     window: int | None
     needs: frozenset[Feature]
-    chosen: dict[tuple[str, str, bool, bool, bool], Backend] = field(
+    chosen: dict[tuple[str, str, bool, bool, bool, bool], Backend] = field(
         default_factory=dict, compare=False
     )
 
@@ -97,7 +101,7 @@ class LayerPlan:
         if layout is None:
             layout = Layout(x.size(0), x.size(1))
         compiled = compiled or torch.compiler.is_compiling()
-        chosen = self.choose(backend, encoding, layout.length, x.device.type, causal, compiled)
+        chosen = self.choose(backend, encoding, x, layout.length, causal, compiled)
         bias = self.bias(encoding, layout.length, x.device, causal)
         encoding, layout = _packed(chosen, encoding, x, layout, bias is not None)
         with without_autocast(x.device.type):
@@ -115,7 +119,7 @@ class LayerPlan:
     ) -> bool:
         """Whether the backend takes the packed tokens of x, B×T×C; arguments as in `prepare`."""
         length = x.size(1)
-        chosen = self.choose(backend, encoding, length, x.device.type, causal, compiled)
+        chosen = self.choose(backend, encoding, x, length, causal, compiled)
         visible = Visible(causal, self.window, encoding.untie_cls)
         has_bias = encoding.uses("attention_bias") or visible.hides(length)
         return _takes_packed(chosen, encoding, x, has_bias)
@@ -154,24 +158,30 @@ class LayerPlan:
         self,
         name: str,
         encoding: PositionEncoding,
+        x: Tensor,
         length: int,
-        device: str,
         causal: bool = False,
         compiled: bool = False,
     ) -> Backend:
-        """The backend of a forward pass over T tokens; the arguments are those of `prepare`.
+        """The backend of a forward pass over `length` tokens; arguments as in `prepare`.
 
         Raises:
             BackendError: it does not support this encoding, or cannot run on this device.
         """
-        is_short = device == "cuda" and length < FLASH_FROM
-        kind = (name, device, causal, compiled, is_short)
+        device = x.device.type
+        on_gpu = device == "cuda"
+        is_short = on_gpu and length < FLASH_FROM
+        trains_in_half = on_gpu and torch.is_grad_enabled() and dtype_of_queries(x) in HALF
+        kind = (name, device, causal, compiled, is_short, trains_in_half)
         if kind not in self.chosen:
             features = self.features(causal, compiled)
-            if name == "auto" and is_short and encoding.uses("attention_bias"):
+            has_bias = encoding.uses("attention_bias")
+            adds_to_scores = has_bias or Feature.RELATIVE in features
+            first = (AUTO_IN_TRAINING,) if trains_in_half and adds_to_scores else ()
+            if name == "auto" and is_short and has_bias:
                 # The backends with a dense bias have this feature.
                 features |= {Feature.DISTANCE}
-            backend = choose_backend(name, features, device)
+            backend = choose_backend(name, features, device, first)
             if reason := backend.unavailable(device):
                 raise _unusable(name, reason)
             if not torch.compiler.is_compiling():
@@ -214,7 +224,7 @@ def _packed(
     """Those of packed tokens, where both backend and encoding take them."""
     if layout.positions is None or not _takes_packed(backend, encoding, x, has_bias):
         return encoding, layout
-    at_tokens = encoding.for_tokens(layout.positions)
+    at_tokens = encoding.for_tokens(layout.positions, dtype_of_queries(x))
     return (encoding, layout) if at_tokens is None else (at_tokens, layout.packed())
 
 
@@ -223,15 +233,21 @@ def _takes_packed(backend: Backend, encoding: PositionEncoding, x: Tensor, has_b
     return backend.takes_packed(has_bias, width, dtype_of_queries(x), x.device.type)
 
 
-def choose_backend(name: str, features: Collection[Feature], device: str = "cpu") -> Backend:
-    """The backend of that name, or for "auto" the first in `AUTO` with all features.
+def choose_backend(
+    name: str, features: Collection[Feature], device: str = "cpu", first: tuple[str, ...] = ()
+) -> Backend:
+    """The backend of that name, or for "auto" the first that has all features and can run here.
+
+    "auto" tries those of `AUTO`, after the backends in `first`.
 
     Raises:
         BackendError: the backend is unknown, or does not support these features.
     """
     if name == "auto":
-        candidates = (ATTENTION_BACKENDS[each] for each in AUTO.get(device, AUTO_ELSEWHERE))
-        return next(backend for backend in candidates if not backend.unsupported(features))
+        names = (*first, *AUTO.get(device, AUTO_ELSEWHERE))
+        candidates = (ATTENTION_BACKENDS[each] for each in names)
+        supporting = (each for each in candidates if not each.unsupported(features))
+        return next(each for each in supporting if not each.unavailable(device))
     chosen: Backend = ATTENTION_BACKENDS[name]
     if reason := chosen.unsupported(features):
         raise _unusable(name, reason)

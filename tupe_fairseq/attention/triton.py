@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..kernels import triton_attention
+from ..kernels import triton_attention, triton_trial
 from ..position.bias import AttentionBias
 from ..position.relative import ByDistance, RelativeVectors
 from .backend import ATTENTION_BACKENDS, Feature, Inputs, Prepared
@@ -36,7 +36,7 @@ class Triton(Sdpa):
     supports = frozenset(Feature) - {Feature.RELATIVE_VALUES}
 
     def unavailable(self, device: str) -> str | None:
-        return triton_attention.unavailable(device)
+        return triton_trial.unavailable(device)
 
     def takes_packed(self, has_bias: bool, width: int, dtype: torch.dtype, device: str) -> bool:
         if width > triton_attention.WIDEST:

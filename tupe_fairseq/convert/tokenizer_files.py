@@ -9,13 +9,14 @@ import numpy as np
 
 from ..base.errors import DataError
 from ..base.extras import import_extra
-from ..fairseq.hub.files import TOKENIZER
+from ..fairseq.hub.files import SENTENCEPIECE, TOKENIZER
+from .carried import DICTIONARY
 
 CONFIG = "tokenizer_config.json"
 #: Files of a tokenizer that are carried unchanged.
 FILES = (TOKENIZER, CONFIG, "special_tokens_map.json", "added_tokens.json")
 #: Files of tokenizers without tokenizer.json.
-OTHERS = ("vocab.txt", "vocab.json", "spm.model", "sentencepiece.bpe.model")
+OTHERS = ("vocab.txt", "vocab.json", "spm.model")
 #: Texts of one and of two sentences, whose ids are compared where one tokenizer is fairseq's.
 TEXTS = (
     ("The cafés of Zürich: 12 naïve QUESTIONS?!",),
@@ -33,8 +34,12 @@ KINDS = ("cls", "pad", "sep", "unk", "mask")
 
 
 def has_tokenizer(folder: Path) -> bool:
-    """Whether a directory has a tokenizer; transformers would make one of a few symbols."""
-    return any((folder / name).is_file() for name in (TOKENIZER, *OTHERS))
+    """Whether a directory has a tokenizer; transformers would make one of a few symbols.
+
+    A sentencepiece.bpe.model is XLM-RoBERTa's, but fairseq's where there is a dict.txt.
+    """
+    others = OTHERS if (folder / DICTIONARY).is_file() else (*OTHERS, SENTENCEPIECE)
+    return any((folder / name).is_file() for name in (TOKENIZER, *others))
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

@@ -10,7 +10,7 @@ from torch.nn.modules import activation
 from transformers.activations import GELUActivation
 
 from ..kernels.linear import FasterLinear, PackedLinear
-from ..kernels.quantized import QuantizedLinear
+from ..kernels.quantized import QuantizedLinear, gelu_in_c
 
 #: Where classes are from that compute each token alone, apart from attention.
 OWN = ("transformers.", "tupe_fairseq.", "peft.", "torch.ao.nn.quantized.")
@@ -70,6 +70,8 @@ def row_by_row(act: Any, x: Tensor) -> Tensor:
     """
     width = x.size(-1)
     rows = x.flatten(0, -2)
+    if is_gelu(act) and gelu_in_c(rows):
+        return rows.view(x.shape)
     if width % LANES:
         rows = F.pad(rows, (0, -width % LANES))
     threads = torch.get_num_threads()

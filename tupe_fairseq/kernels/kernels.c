@@ -49,13 +49,16 @@ static inline float exponential(float x) {
     return p * power;
 }
 
-/* row := softmax(row + bias + padding), either of which may be absent. */
-static void softmax(float *row, const float *bias, const float *padding, long S) {
-    float largest = -INFINITY, sum = 0.0f;
+/* row += what is given, either of which may be absent. */
+static void add_terms(float *row, const float *bias, const float *padding, long S) {
     if (bias)
         for (long j = 0; j < S; j++) row[j] += bias[j];
     if (padding)
         for (long j = 0; j < S; j++) row[j] += padding[j];
+}
+
+static void softmax(float *row, long S) {
+    float largest = -INFINITY, sum = 0.0f;
 #pragma omp simd reduction(max : largest)
     for (long j = 0; j < S; j++) largest = row[j] > largest ? row[j] : largest;
 #pragma omp simd reduction(+ : sum)
@@ -91,7 +94,8 @@ void softmax_dropout(float *scores, const ScoreTerms *t, long M, long R, long S)
         int16_t entries[ENTRIES_PER_WORD * words];
         for (long m = 0; m < M; m++) {
             float *row = scores + (m * R + r) * S;
-            softmax(row, bias_of(t, m, r), padding_of(t, m), S);
+            add_terms(row, bias_of(t, m, r), padding_of(t, m), S);
+            softmax(row, S);
             if (t->drops) {
                 draw(entries, words, t->key, t->first + (m * R + r) * words);
                 drop(row, entries, t->threshold, t->scale, S);
@@ -111,7 +115,8 @@ void softmax_dropout_backward(float *scores, float *grad_dropped, float *grad_bi
         for (long m = 0; m < M; m++) {
             float *row = scores + (m * R + r) * S, *grad = grad_dropped + (m * R + r) * S;
             float mean = 0.0f;
-            softmax(row, bias_of(t, m, r), padding_of(t, m), S);
+            add_terms(row, bias_of(t, m, r), padding_of(t, m), S);
+            softmax(row, S);
             if (t->drops) {
                 draw(entries, words, t->key, t->first + (m * R + r) * words);
                 drop(grad, entries, t->threshold, t->scale, S);

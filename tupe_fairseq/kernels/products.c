@@ -169,9 +169,28 @@ static inline long row_at(const long *strides, long b, long h, long i) {
     return b * strides[0] + h * strides[1] + i * strides[2];
 }
 
-/* Queries whose scores are computed together: by the length of the sequence, not by the batch. */
+/* Queries whose scores are computed together: by the length of the sequence, not by the batch. Rows
+   of scores are whole vectors. */
 static inline long rows_of_scores(long length) {
-    return clamped(CELLS / (length ? length : 1), TILE_ROWS, QUERIES);
+    return clamped(CELLS / (length ? up_to(length, LANES) : 1), TILE_ROWS, QUERIES);
+}
+
+/* Room for the scores of any sequence of at most T tokens. */
+static inline long room_of_scores(long T) {
+    long row = up_to(T, LANES), most = CELLS > TILE_ROWS * row ? CELLS : TILE_ROWS * row;
+    return QUERIES * row < most ? QUERIES * row : most;
+}
+
+/* R rows := their softmax, after bias and padding are added; matrix m, queries from i and keys from j
+   on. Numbers after a row's S are −inf: what fills no vector would be computed one by one. */
+static void softmax_rows(float *scores, const ScoreTerms *t, long m, long i, long j, long R, long S) {
+    long row = up_to(S, LANES);
+    for (long r = 0; r < R; r++, scores += row) {
+        const float *bias = bias_of(t, m, i + r), *padding = padding_of(t, m);
+        add_terms(scores, bias ? bias + j : 0, padding ? padding + j : 0, S);
+        for (long s = S; s < row; s++) scores[s] = -INFINITY;
+        softmax(scores, row);
+    }
 }
 
 /* out := softmax(q kᵀ + bias + padding) v for B sequences of at most T tokens and H heads; q and k
@@ -188,7 +207,7 @@ int attend(float *out, const float *q, const float *k, const float *v, const Sco
     int failed = 0;
 #pragma omp parallel reduction(| : failed)
     {
-        float *scores = malloc((CELLS > TILE_ROWS * T ? CELLS : TILE_ROWS * T) * sizeof *scores);
+        float *scores = malloc(room_of_scores(T) * sizeof *scores);
         failed = !scores;
 #pragma omp for collapse(3) schedule(dynamic)
         for (long b = 0; b < B; b++)
@@ -197,16 +216,14 @@ int attend(float *out, const float *q, const float *k, const float *v, const Sco
                     long step = rows_of_scores(lengths[b]), i = part * step;
                     long m = h * B + b, R = clamped(lengths[b] - i, 0, step);
                     long j = clamped(i + low, 0, T), S = clamped(i + R + high, j, lengths[b]) - j;
+                    long row = up_to(S, LANES);
                     if (failed || !R) continue;
                     /* q kᵀ */
-                    product(scores, S, q + row_at(q_strides, b, h, i), q_strides[2], 1,
+                    product(scores, row, q + row_at(q_strides, b, h, i), q_strides[2], 1,
                             k + row_at(k_strides, b, h, j), 1, k_strides[2], R, E, S, 0);
-                    for (long r = 0; r < R; r++) {
-                        const float *bias = bias_of(t, m, i + r), *padding = padding_of(t, m);
-                        softmax(scores + r * S, bias ? bias + j : 0, padding ? padding + j : 0, S);
-                    }
+                    softmax_rows(scores, t, m, i, j, R, S);
                     /* weights v */
-                    product(out + row_at(out_strides, b, h, i), out_strides[2], scores, S, 1,
+                    product(out + row_at(out_strides, b, h, i), out_strides[2], scores, row, 1,
                             v + row_at(v_strides, b, h, j), v_strides[2], 1, R, S, D, 0);
                 }
         free(scores);

@@ -35,43 +35,108 @@ void scale_rows(float *out, const float *ranges, const float *sums, const float 
 #if defined(__AVX512VNNI__) && defined(__AVX512F__)
 #include <immintrin.h>
 
-enum { CHANNELS = 16, FOUR = 4, QUEUE = 8 };
+enum { CHANNELS = 16, FOUR = 4 };
+/* A tile of the result stays in registers: 6 rows of 4 vectors of channels. Rows that are multiplied
+   with a part of the weight while it is in the cache. */
+enum { QUEUE = 6, BLOCKS = 4, PANEL = 16 * QUEUE };
 
-/* Products of few rows, for which the fixed time of a library's call is notable. q, M×4F, is
-   multiplied by a weight of B blocks: block b has its numbers as F×16×4 for 16 outputs and 4F
-   inputs. out, M×O := step · q weight · scales + low · sums + bias. */
-void few_rows(float *out, const uint8_t *q, const float *ranges, const int8_t *weight,
-              const float *scales, const float *sums, const float *bias, long M, long F, long O) {
-#pragma omp parallel for schedule(static)
-    for (long o = 0; o < O; o += CHANNELS) {
-        const int8_t *block = weight + o * FOUR * F;
-        __mmask16 in = O - o < CHANNELS ? (__mmask16)((1u << (O - o)) - 1) : (__mmask16)0xffff;
-        __m512 scale = _mm512_maskz_loadu_ps(in, scales + o);
-        __m512 sum = _mm512_maskz_loadu_ps(in, sums + o);
-        __m512 offset = _mm512_maskz_loadu_ps(in, bias + o);
-        for (long m = 0; m < M; m += QUEUE) {
-            long count = M - m < QUEUE ? M - m : QUEUE;
-            const uint8_t *rows[QUEUE];
-            __m512i totals[QUEUE];
-            for (long r = 0; r < QUEUE; r++) {
-                rows[r] = q + (m + (r < count ? r : 0)) * FOUR * F;
-                totals[r] = _mm512_setzero_si512();
-            }
-            for (long f = 0; f < F; f++) {
-                __m512i numbers = _mm512_loadu_si512(block + f * CHANNELS * FOUR);
-                for (long r = 0; r < QUEUE; r++) {
-                    int four;
-                    memcpy(&four, rows[r] + f * FOUR, FOUR);
-                    totals[r] = _mm512_dpbusd_epi32(totals[r], _mm512_set1_epi32(four), numbers);
-                }
-            }
-            for (long r = 0; r < count; r++) {
-                __m512 product = _mm512_mul_ps(_mm512_cvtepi32_ps(totals[r]), scale);
-                __m512 low = _mm512_set1_ps(ranges[M + m + r]), step = _mm512_set1_ps(ranges[m + r]);
-                __m512 rest = _mm512_fmadd_ps(low, sum, offset);
-                _mm512_mask_storeu_ps(out + (m + r) * O + o, in, _mm512_fmadd_ps(step, product, rest));
-            }
+/* Rows m, ..., m + 5 of the product below, as far as there are any, in outputs o, ..., of as many
+   blocks. In place of missing rows, the first is computed again and not stored. */
+static inline __attribute__((always_inline)) void integer_tile(
+    float *out, const uint8_t *q, const float *ranges, const int8_t *weight, const float *scales,
+    const float *sums, const float *bias, long M, long F, long O, long m, long o, int blocks) {
+    long count = M - m < QUEUE ? M - m : QUEUE;
+    const int8_t *block = weight + o * FOUR * F;
+    const uint8_t *rows[QUEUE];
+    __m512i totals[QUEUE][BLOCKS], counted[QUEUE][BLOCKS];
+    for (int r = 0; r < QUEUE; r++) {
+        rows[r] = q + (m + (r < count ? r : 0)) * FOUR * F;
+        for (int b = 0; b < blocks; b++) totals[r][b] = _mm512_setzero_si512();
+    }
+    for (long f = 0; f < F; f++) {
+        __m512i numbers[BLOCKS];
+        for (int b = 0; b < blocks; b++)
+            numbers[b] = _mm512_loadu_si512(block + (b * F + f) * CHANNELS * FOUR);
+        /* The next tile's, on first use of this one's: it comes from another level of the cache. */
+        for (int b = 0; m % PANEL == 0 && b < blocks; b++)
+            __builtin_prefetch(block + ((b + blocks) * F + f) * CHANNELS * FOUR);
+        for (int r = 0; r < QUEUE; r++) {
+            int four;
+            memcpy(&four, rows[r] + f * FOUR, FOUR);
+            __m512i x = _mm512_set1_epi32(four);
+            for (int b = 0; b < blocks; b++)
+                totals[r][b] = _mm512_dpbusd_epi32(totals[r][b], x, numbers[b]);
         }
     }
+    /* In a second array, because the compiler keeps the first one in registers only where it unrolls
+       all loops over it. */
+    for (int r = 0; r < QUEUE; r++)
+        for (int b = 0; b < blocks; b++) counted[r][b] = totals[r][b];
+    for (int b = 0; b < blocks; b++) {
+        long first = o + b * CHANNELS, left = O - first;
+        __mmask16 in = left < CHANNELS ? (__mmask16)((1u << left) - 1) : (__mmask16)0xffff;
+        __m512 scale = _mm512_maskz_loadu_ps(in, scales + first);
+        __m512 sum = _mm512_maskz_loadu_ps(in, sums + first);
+        __m512 offset = _mm512_maskz_loadu_ps(in, bias + first);
+        for (int r = 0; r < QUEUE; r++) {
+            long row = m + (r < count ? r : 0);
+            __m512 product = _mm512_mul_ps(_mm512_cvtepi32_ps(counted[r][b]), scale);
+            __m512 low = _mm512_set1_ps(ranges[M + row]), step = _mm512_set1_ps(ranges[row]);
+            __m512 result = _mm512_fmadd_ps(step, product, _mm512_fmadd_ps(low, sum, offset));
+            _mm512_mask_storeu_ps(out + row * O + first, r < count ? in : 0, result);
+        }
+    }
+}
+
+/* q, M×4F, is multiplied by a weight of blocks: each has its numbers as F×16×4 for 16 outputs and 4F
+   inputs. out, M×O := step · q weight · scales + low · sums + bias. */
+void product_of_rows(float *out, const uint8_t *q, const float *ranges, const int8_t *weight,
+                     const float *scales, const float *sums, const float *bias, long M, long F,
+                     long O) {
+#define TILE(o, blocks) \
+    integer_tile(out, q, ranges, weight, scales, sums, bias, M, F, O, m, o, blocks)
+#pragma omp parallel for collapse(2) schedule(static)
+    for (long panel = 0; panel < M; panel += PANEL)
+        for (long o = 0; o < O; o += BLOCKS * CHANNELS)
+            for (long m = panel; m < M && m < panel + PANEL; m += QUEUE) {
+                if (O - o > (BLOCKS - 1) * CHANNELS)
+                    TILE(o, BLOCKS);
+                else
+                    for (long p = o; p < O; p += CHANNELS) TILE(p, 1);
+            }
+#undef TILE
+}
+
+/* 1 + erf(x / sqrt(2)): the rational function of x² that Eigen has, which is 1 beyond 4. */
+static inline __m512 one_plus_erf(__m512 x) {
+    static const float above[] = {-2.72614225801306e-10f, 2.77068142495902e-08f,
+                                  -2.10102402082508e-06f, -5.69250639462346e-05f,
+                                  -7.34990630326855e-04f, -2.95459980854025e-03f,
+                                  -1.60960333262415e-02f};
+    static const float below[] = {-1.45660718464996e-05f, -2.13374055278905e-04f,
+                                  -1.68282697438203e-03f, -7.37332916720468e-03f,
+                                  -1.42647390514189e-02f};
+    __m512 least = _mm512_set1_ps(-4.0f), one = _mm512_set1_ps(1.0f);
+    x = _mm512_mul_ps(x, _mm512_set1_ps(0.70710678f));
+    __mmask16 is_inside = _mm512_cmp_ps_mask(x, least, _CMP_GT_OQ);
+    x = _mm512_min_ps(_mm512_max_ps(x, least), _mm512_set1_ps(4.0f));
+    __m512 square = _mm512_mul_ps(x, x);
+    __m512 p = _mm512_set1_ps(above[0]), q = _mm512_set1_ps(below[0]);
+    for (int i = 1; i < 7; i++) p = _mm512_fmadd_ps(p, square, _mm512_set1_ps(above[i]));
+    for (int i = 1; i < 5; i++) q = _mm512_fmadd_ps(q, square, _mm512_set1_ps(below[i]));
+    return _mm512_maskz_add_ps(is_inside, one, _mm512_div_ps(_mm512_mul_ps(x, p), q));
+}
+
+/* gelu of M rows of C numbers, in place; each number alone, wherever it is. */
+void gelu_rows(float *x, long M, long C, long stride) {
+#pragma omp parallel for schedule(static)
+    for (long m = 0; m < M; m++)
+        for (long c = 0; c < C; c += CHANNELS) {
+            float *numbers = x + m * stride + c;
+            __mmask16 in = C - c < CHANNELS ? (__mmask16)((1u << (C - c)) - 1) : (__mmask16)0xffff;
+            __m512 v = _mm512_maskz_loadu_ps(in, numbers), half = _mm512_set1_ps(0.5f);
+            v = _mm512_mul_ps(_mm512_mul_ps(half, v), one_plus_erf(v));
+            _mm512_mask_storeu_ps(numbers, in, v);
+        }
 }
 #endif

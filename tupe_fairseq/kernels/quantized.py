@@ -1,8 +1,8 @@
 """Linear layers in 8 bits: a scale for each row of the input, and for each row of the weight.
 
 Rows of the input do not depend on each other: sums of integers are exact, and all else is done row
-by row, in the same order by all kernels in C. oneDNN, a part of torch, multiplies the integers; of
-few rows, whose products take less time than its call, a kernel in C does.
+by row, in the same order by all kernels in C. Where the processor has VNNI, a kernel in C
+multiplies the integers. Elsewhere, and of many rows where it has AMX, torch's oneDNN does.
 """
 
 import ctypes
@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..base.errors import ConfigurationError
+from ..base.machine import fact_of_processor
 from . import native
 from .linear import NO_ACTIVATION, of_some_rows
 
@@ -21,7 +22,7 @@ from .linear import NO_ACTIVATION, of_some_rows
 #: numbers in 8 bits overflows.
 LARGEST = 127
 WITHOUT_VNNI = 63
-#: Rows up to which the kernel in C is faster than oneDNN.
+#: Rows up to which the kernel in C is faster than oneDNN with AMX.
 FEW_ROWS = 64
 #: Inputs and outputs that it computes together.
 FOUR = 4
@@ -47,7 +48,7 @@ class QuantizedLinear(nn.Module):
     zeros: Tensor
     #: The weight as oneDNN reads it.
     packed: Tensor | None = None
-    #: The weight as the kernel for few rows reads it: O/16 × I/4 × 16 × 4.
+    #: The weight as the kernel in C reads it: O/16 × I/4 × 16 × 4.
     blocks: Tensor | None = None
 
     def __init__(self, layer: nn.Linear):
@@ -84,18 +85,20 @@ class QuantizedLinear(nn.Module):
             q, ranges = _quantize(rows)
             out = self._integers(q)
             _scale(out, ranges, self.sums, self.bias)
-        elif self._has_few(rows) and hasattr(kernels, "few_rows"):
-            out = self._few(kernels, rows)
+        elif self._is_for_c(rows) and hasattr(kernels, "product_of_rows"):
+            out = self._product_in_c(kernels, rows)
         else:
             q, ranges = _quantize_in_c(kernels, rows)
             out = self._integers(q)
             _scale_in_c(kernels, out, ranges, self.sums, self.bias)
         return out.view(*x.shape[:-1], -1)
 
-    def _has_few(self, rows: Tensor) -> bool:
-        return len(rows) <= FEW_ROWS and rows.size(1) % FOUR == 0 and self.largest == LARGEST
+    def _is_for_c(self, rows: Tensor) -> bool:
+        if rows.size(1) % FOUR or self.largest != LARGEST:
+            return False
+        return len(rows) <= FEW_ROWS or not multiplies_int8()
 
-    def _few(self, kernels: ctypes.CDLL, x: Tensor) -> Tensor:
+    def _product_in_c(self, kernels: ctypes.CDLL, x: Tensor) -> Tensor:
         width = len(self.bias)
         fours = x.size(1) // FOUR
         shape = (-(-width // CHANNELS), fours, CHANNELS, FOUR)
@@ -105,7 +108,7 @@ class QuantizedLinear(nn.Module):
             self.blocks = blocks.transpose(1, 2).contiguous()
         q, ranges = _quantize_in_c(kernels, x)
         out = x.new_empty(len(x), width)
-        kernels.few_rows(
+        kernels.product_of_rows(
             native.pointer(out, len(x), width),
             native.pointer(q, *x.shape, dtype=torch.uint8),
             native.pointer(ranges, 2, len(x)),
@@ -198,6 +201,16 @@ def _scale_in_c(
     )
 
 
+def gelu_in_c(x: Tensor) -> bool:
+    """Compute the exact gelu of M×C in place, each number alone; False where nothing is done."""
+    kernels = native.serving(x)
+    if not hasattr(kernels, "gelu_rows") or x.stride(1) != 1:
+        return False
+    assert kernels is not None
+    kernels.gelu_rows(native.pointer(x, *x.shape, strided=True), *x.shape, x.stride(0))
+    return True
+
+
 def _onednn(q: Tensor, packed: Tensor, scales: Tensor, zeros: Tensor) -> Tensor:
     """The product of numbers from 0 to 255 with a weight that oneDNN has packed."""
     of_q = (1.0, 0)
@@ -205,6 +218,12 @@ def _onednn(q: Tensor, packed: Tensor, scales: Tensor, zeros: Tensor) -> Tensor:
     multiply = torch.ops.onednn.qlinear_pointwise.default
     product: Tensor = multiply(q, *of_q, packed, scales, zeros, None, *of_out, *NO_ACTIVATION)
     return product
+
+
+@functools.cache
+def multiplies_int8() -> bool:
+    """Whether the processor reports instructions for products of 8-bit matrices."""
+    return "amx_int8" in (fact_of_processor("flags") or "").split()
 
 
 @functools.cache

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .native import is_transformed
-from .triton_attention import unavailable
+from .triton_trial import unavailable
 
 #: What the Triton kernel reads.
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
@@ -67,7 +67,9 @@ def _by_kernel(x: Tensor, cos: Tensor, sin: Tensor, halves: bool, back: bool) ->
     from .triton_rotation import launch
 
     out = _like(x)
-    launch(x, cos, sin, out, halves, back)
+    # Triton launches on the current GPU, which need not be that of x.
+    with torch.cuda.device_of(x):
+        launch(x, cos, sin, out, halves, back)
     return out
 
 

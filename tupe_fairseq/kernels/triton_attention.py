@@ -14,8 +14,6 @@ Without a GPU the kernels run in Triton's interpreter: set TRITON_INTERPRET=1 be
 import of triton.
 """
 
-import importlib.util
-import os
 from typing import Any
 
 import torch
@@ -25,24 +23,6 @@ from .first_derivatives import refuse_second
 
 #: The widest vectors that the kernels take.
 WIDEST = 128
-
-
-@torch.compiler.assume_constant_result
-def unavailable(device: str) -> str | None:
-    """Why the kernels cannot run on this type of device, or None."""
-    if device == "meta":
-        # Nothing is computed there.
-        return None
-    if importlib.util.find_spec("triton") is None:
-        return "triton is not installed"
-    if device == "cuda":
-        if not torch.cuda.is_available():
-            return "there is no GPU"
-        is_old = torch.cuda.get_device_capability() < (8, 0)
-        return "the GPU has no compute capability 8.0" if is_old else None
-    if device == "cpu" and os.environ.get("TRITON_INTERPRET") == "1":
-        return None
-    return f"its kernels do not run on {device!r}"
 
 
 def attention(
@@ -151,8 +131,10 @@ def _attention(
     launch = Launch(*tensors, longest, scale, dropout)
     out = _like(v, padded)
     lse = _per_row(q)
-    for heads in launch.parts():
-        launch.forward(out, lse, heads)
+    # Triton launches on the current GPU, which need not be that of the tensors.
+    with torch.cuda.device_of(q):
+        for heads in launch.parts():
+            launch.forward(out, lse, heads)
     return out, lse
 
 
@@ -195,14 +177,15 @@ def _gradients(
     dq, dk, dv = (_like(x, padded) for x in (q, k, v))
     d_bias = _empty(q, bias if trains_bias else None)
     by_distance = _empty(q, for_queries), _empty(q, for_keys)
-    launch.deltas(out, d_out, delta)
-    for heads, ds in launch.chunks():
-        tables = launch.tables(heads)
-        launch.keys_values(tables, (d_out, lse, delta), dk, dv, ds, heads.start)
-        launch.queries(ds, dq, heads.start)
-        if trains_bias:
-            launch.bias_sum(ds, d_bias, heads.start)
-        launch.distances(tables, ds, (dq, dk), by_distance, heads)
+    with torch.cuda.device_of(q):
+        launch.deltas(out, d_out, delta)
+        for heads, ds in launch.chunks():
+            tables = launch.tables(heads)
+            launch.keys_values(tables, (d_out, lse, delta), dk, dv, ds, heads.start)
+            launch.queries(ds, dq, heads.start)
+            if trains_bias:
+                launch.bias_sum(ds, d_bias, heads.start)
+            launch.distances(tables, ds, (dq, dk), by_distance, heads)
     return dq, dk, dv, d_bias, *by_distance
 
 

@@ -131,8 +131,8 @@ class PositionEncoding(nn.Module):
         """
         return q, k, v
 
-    def for_tokens(self, positions: Tensor) -> "PositionEncoding | None":
-        """The encoding whose `rotate` gets packed tokens, 1×H×N×D, at these N positions.
+    def for_tokens(self, positions: Tensor, dtype: torch.dtype) -> "PositionEncoding | None":
+        """The encoding whose `rotate` gets packed tokens, 1×H×N×D of this dtype, at N positions.
 
         None where the encoding, or its terms in the layers, need B×H×T×D.
         """

@@ -198,7 +198,7 @@ class DebertaPosition(PositionEncoding):
         vectors = per_head(rows.index_select(0, index), self.shape.num_heads)
         return ByDistance(vectors, 1 - len(beyond))
 
-    def for_tokens(self, positions: Tensor) -> PositionEncoding | None:
+    def for_tokens(self, positions: Tensor, dtype: torch.dtype) -> PositionEncoding | None:
         # Backends read its vectors by the distance of two tokens in a sequence.
         return self
 

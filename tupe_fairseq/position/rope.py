@@ -72,9 +72,7 @@ class Rotation(nn.Module):
         self.cos = ConstantTable(angles.cos() * magnitude)
         self.sin = ConstantTable(angles.sin() * magnitude)
 
-    def at(
-        self, positions: slice | Tensor, dtype: torch.dtype = torch.float64
-    ) -> tuple[Tensor, Tensor]:
+    def at(self, positions: slice | Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Cosines and sines at these positions, for tensors of this dtype."""
         return self.cos(dtype, positions), self.sin(dtype, positions)
 
@@ -187,12 +185,12 @@ class RotaryPosition(PositionEncoding):
         scaled.in_pass = [self._rotation(length, lengths[:, None])]
         return scaled
 
-    def for_tokens(self, positions: Tensor) -> PositionEncoding | None:
+    def for_tokens(self, positions: Tensor, dtype: torch.dtype) -> PositionEncoding | None:
         if self.in_pass:
             # Each text has frequencies of its own.
             return None
         of_tokens = copy.copy(self)
-        of_tokens.at_tokens = self.rotation.at(positions)
+        of_tokens.at_tokens = self.rotation.at(positions, dtype)
         return of_tokens
 
     def check_decoding(self) -> None:

@@ -26,6 +26,7 @@ ENCODERS = (
     transformers.CamembertModel,
     transformers.DebertaV2Model,
     transformers.ModernBertModel,
+    transformers.MPNetModel,
     TupeModel,
 )
 #: How the names of classes end that have a head which is converted with its encoder.
@@ -72,8 +73,8 @@ def transplant(
         >>> longer.save_pretrained("longer")
 
     Args:
-        model: an `nn.Module` with one BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DeBERTa-v2 or
-            ModernBERT of transformers inside, or one that has been transplanted.
+        model: an `nn.Module` with one BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DeBERTa-v2,
+            ModernBERT or MPNet of transformers inside, or one that has been transplanted.
         texts: a file in UTF-8 with a text in each line, or the texts; at least 1,000 different
             ones.
         position_encoding: the name of any encoding for encoders.

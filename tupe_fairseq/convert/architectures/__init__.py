@@ -7,6 +7,7 @@ from .base import Architecture
 from .bert import BERT, CAMEMBERT, ROBERTA, XLM_ROBERTA
 from .deberta import DEBERTA
 from .modernbert import MODERNBERT
+from .mpnet import MPNET
 from .tupe import TUPE
 
 ARCHITECTURES: tuple[Architecture, ...] = (
@@ -16,6 +17,7 @@ ARCHITECTURES: tuple[Architecture, ...] = (
     CAMEMBERT,
     DEBERTA,
     MODERNBERT,
+    MPNET,
     TUPE,
 )
 

@@ -199,7 +199,10 @@ def write_texts(folder: Path, converted: Converted, lower_case: bool | None) -> 
     write_files(folder, converted.tokenizer)
 
 
-SUMMARY = "transformers: RoBERTa, BERT, DeBERTa-v2, ModernBERT, or what --to huggingface wrote"
+SUMMARY = (
+    "transformers: RoBERTa, XLM-RoBERTa, CamemBERT, BERT, DeBERTa-v2, ModernBERT, MPNet, "
+    "or what --to huggingface wrote"
+)
 register(Conversion("--from", KIND, SUMMARY, read, open_directory, extra="hf"))
 SUMMARY = (
     "transformers: RoBERTa or BERT for `learned`, a model with its own code for other encodings"
