@@ -204,7 +204,6 @@ def test_mistakes(source, texts, tmp_path):
         (nn.Linear(2, 2), texts, {}, "a Linear without a known encoder; known are: BertModel"),
         (other, texts, {}, "BertForNextSentencePrediction, whose head cannot be kept"),
         ("bert", texts, {}, "model is a str, but must be an nn.Module"),
-        (build("mpnet"), texts, {}, "a MPNetModel without a known encoder; known are: BertModel"),
         (bert, few, {}, "few.txt' with 3 different lines, but at least 1,000"),
         (bert, texts[:3], {}, "list of 3 with 3 different lines"),
         (bert, texts, {"max_positions": 40, "length": 50}, "is 50, but must be at most 40"),
