@@ -76,6 +76,8 @@ make_venv() {
     grep -qsF "$PWD" .venv/bin/activate; then
     return
   fi
+  [[ ! -L .venv ]] || fail ".venv is a link to $(readlink .venv), which would be replaced:" \
+    "remove the link."
   echo "making .venv with $python"
   "$python" -m venv --clear .venv >/dev/null 2>&1 || fail "$python cannot make a virtual" \
     "environment (on Debian and Ubuntu: apt install python3-venv)."

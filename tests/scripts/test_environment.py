@@ -146,6 +146,19 @@ def test_chosen_python(tmp_path, python, told):
     assert bash(tmp_path, commands, path, PYTHON=python).startswith(told)
 
 
+def test_the_environment_of_another_folder_stays(tmp_path):
+    """`.venv` may be a link to it."""
+    other = tmp_path / "other"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", other], check=True)
+    (folder := tmp_path / "folder").mkdir()
+    (folder / ".venv").symlink_to(other)
+    told = bash(folder, f"make_venv {sys.executable}", "/usr/bin:/bin")
+    assert (
+        told == f"error: .venv is a link to {other}, which would be replaced: remove the link.\n"
+    )
+    assert (other / "bin/python").exists()
+
+
 def test_supported_pythons_are_those_of_setup(pythons, tmp_path):
     for minor in range(8, 16):
         version = f"import sys; sys.version_info = (3, {minor}, 1)"
