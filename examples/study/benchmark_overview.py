@@ -32,7 +32,7 @@ def draw_overview(found: Finals, out: Path, command: str) -> None:
         names.append(f"{plain} ({NOTES[name]})" if name in NOTES else plain)
     axes.set_yticks(range(0, -len(names), -1), names)
     axes.set_title("One small model, one text, ten position encodings, three seeds", fontsize=11)
-    axes.set_xlabel("loss of masked tokens in bits; lower is better")
+    axes.set_xlabel("loss in bits, mean and range of the seeds; lower is better")
     axes.margins(x=0.12)
     save_png(figure, out, command)
 

@@ -7,9 +7,10 @@ from torch import nn
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
+from tests.huggingface import samples  # noqa: E402
 from tests.huggingface.encoders import build  # noqa: E402
 from tupe_fairseq.base.errors import UsageError  # noqa: E402
-from tupe_fairseq.huggingface import optimize  # noqa: E402
+from tupe_fairseq.huggingface import TupeModel, optimize  # noqa: E402
 
 
 def with_another(name: str) -> nn.Module:
@@ -32,6 +33,8 @@ def with_another(name: str) -> nn.Module:
         (lambda: build("v3", relative_attention=False), "(relative_attention is False)"),
         (lambda: build("v3", position_buckets=256), "(--deberta-buckets is 256, but must be"),
         (lambda: nn.Linear(2, 2), "nothing to optimize in Linear: it has none of BertModel"),
+        (lambda: samples.masked_lm(), "nothing to optimize in TupeForMaskedLM: its TupeModel is"),
+        (lambda: nn.Sequential(TupeModel(samples.config())), "in Sequential: its TupeModel is of"),
     ],
 )
 def test_what_stays_is_named(model, reason):

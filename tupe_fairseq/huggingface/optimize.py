@@ -14,6 +14,7 @@ from torch import nn
 from ..base.errors import ConfigurationError, UsageError
 from ..kernels.linear import FasterLinear, faster_products
 from .gate import Gate, unchanged_on_error
+from .modeling import TupeModel
 from .optimized import CLASSES, Hooks
 from .optimized_bert import BertHooks
 from .optimized_deberta import DebertaHooks
@@ -165,13 +166,22 @@ def _change(model: Any, change: Change, gate: Gate) -> None:
         model.fidelity = min(measured, key=lambda each: each.least)
     if reasons or not found:
         stay = ", ".join(f"{name} ({reason})" for name, reason in reasons.items())
-        known = ", ".join(each.__name__ for each in KINDS)
         warnings.warn(
-            f"these encoders stay as they are: {stay}."
-            if reasons
-            else f"nothing to optimize in {type(model).__name__}: it has none of {known}.",
+            f"these encoders stay as they are: {stay}." if reasons else _nothing(model),
             stacklevel=3,
         )
+
+
+def _nothing(model: Any) -> str:
+    """Why there is nothing to optimize."""
+    known = ", ".join(each.__name__ for each in KINDS)
+    why = f"it has none of {known}."
+    if any(isinstance(each, TupeModel) for each in model.modules()):
+        why = (
+            "its TupeModel is of this package, and computes so already. For int8, convert it to "
+            "ONNX: scripts/convert_checkpoint.py --to onnx --int8 yes."
+        )
+    return f"nothing to optimize in {type(model).__name__}: {why}"
 
 
 def _add_hooks(
