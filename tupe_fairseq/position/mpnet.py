@@ -3,27 +3,11 @@
 score_ij = (x+p)_i W^Q ((x+p)_j W^K)ᵀ / √D + b_bucket(j−i): `learned` and `t5` together.
 """
 
-from torch import Tensor
-
-from .base import Shape, register_position_encoding
-from .distance_bias import BiasByDistance
+from .base import register_position_encoding
 from .learned import LearnedPosition
-from .t5 import MaxDistance, NumBuckets, RelativeBias
+from .t5 import T5Bias
 
 
 @register_position_encoding("mpnet")
-class MPNetPosition(LearnedPosition, BiasByDistance):
+class MPNetPosition(T5Bias, LearnedPosition):
     """A table of position embeddings, and one of the bias for all layers."""
-
-    def __init__(
-        self,
-        shape: Shape,
-        *,
-        num_buckets: NumBuckets = 32,
-        max_distance: MaxDistance = 128,
-    ):
-        super().__init__(shape)
-        self.relative_bias = RelativeBias(shape, num_buckets, max_distance)
-
-    def bias(self, distance: Tensor) -> Tensor:
-        return self.relative_bias.by_distance(distance)
