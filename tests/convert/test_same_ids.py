@@ -92,9 +92,7 @@ def mpnet(folder: Path) -> None:
     """WordPiece with RoBERTa's special tokens."""
     trained("WordPiece", (*ROBERTA, "[UNK]", "<mask>")).save(str(folder / "tokenizer.json"))
     write_config(folder, tokenizer_class="MPNetTokenizer", do_lower_case=False)
-    loaded = transformers.AutoTokenizer.from_pretrained(folder)
-    loaded.add_tokens([*ADDED])
-    loaded.save_pretrained(folder)
+    add_tokens(folder)
 
 
 def wordpiece_json(folder: Path) -> None:
@@ -120,9 +118,7 @@ def unigram(folder: Path, special: tuple[str, ...], kind: str, **settings) -> No
     made = trained("Unigram", special)
     made.save(str(folder / "tokenizer.json"))
     write_config(folder, tokenizer_class=kind, **settings)
-    loaded = transformers.AutoTokenizer.from_pretrained(folder)
-    loaded.add_tokens([*ADDED])
-    loaded.save_pretrained(folder)
+    add_tokens(folder)
 
 
 def sentencepiece(folder: Path) -> None:
@@ -133,6 +129,13 @@ def sentencepiece(folder: Path) -> None:
     pieces.train(folder, WORDS * 3, 400, model_type="unigram", **settings)
     (folder / "sentencepiece.bpe.model").rename(folder / "spm.model")
     write_config(folder, tokenizer_class="DebertaV2Tokenizer", additional_special_tokens=[*ADDED])
+
+
+def add_tokens(folder: Path) -> None:
+    """To the tokenizer of a folder, as transformers saves them."""
+    loaded = transformers.AutoTokenizer.from_pretrained(folder)
+    loaded.add_tokens([*ADDED])
+    loaded.save_pretrained(folder)
 
 
 def write_config(folder: Path, **settings) -> None:

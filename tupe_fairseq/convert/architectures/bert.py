@@ -28,6 +28,15 @@ TOKEN_RULES = (
     Rule("classifier.*", f"{ONE_HEAD}out_proj.*"),
     Rule("qa_outputs.*", f"{ONE_HEAD}out_proj.*"),
 )
+#: Heads of RoBERTa and of MPNet.
+HEAD_RULES = (
+    Rule("lm_head.dense.*", f"{LM_HEAD}dense.*"),
+    Rule("lm_head.layer_norm.*", f"{LM_HEAD}layer_norm.*"),
+    Rule("lm_head.decoder.*", f"{LM_HEAD}decoder.*"),
+    Rule("lm_head.bias", f"{LM_HEAD}decoder.bias"),
+    Rule("classifier.*.*", f"{ONE_HEAD}*.*"),
+    *TOKEN_RULES,
+)
 
 
 def stack_rules(model: str) -> Table:
@@ -74,12 +83,7 @@ ROBERTA = Architecture(
     rules=(
         *stack_rules("roberta"),
         Rule("roberta.pooler.dense.*", f"{POOLER}dense.*"),
-        Rule("lm_head.dense.*", f"{LM_HEAD}dense.*"),
-        Rule("lm_head.layer_norm.*", f"{LM_HEAD}layer_norm.*"),
-        Rule("lm_head.decoder.*", f"{LM_HEAD}decoder.*"),
-        Rule("lm_head.bias", f"{LM_HEAD}decoder.bias"),
-        Rule("classifier.*.*", f"{ONE_HEAD}*.*"),
-        *TOKEN_RULES,
+        *HEAD_RULES,
     ),
     settings=SETTINGS,
     required={**REQUIRED, "pad_token_id": 1},

@@ -1,9 +1,9 @@
 """MPNet: the encoding `mpnet` under other names; otherwise RoBERTa without token types."""
 
 from ..keys import Rule
-from ..models import EMBED_TOKENS, ENCODER, LM_HEAD, ONE_HEAD, POOLER, POSITIONS
+from ..models import EMBED_TOKENS, ENCODER, POOLER, POSITIONS
 from .base import MODEL_TYPE, Architecture
-from .bert import SETTINGS, TOKEN_RULES
+from .bert import HEAD_RULES, SETTINGS
 
 EMBEDDINGS = "mpnet.embeddings."
 LAYER = "mpnet.encoder.layer.*."
@@ -29,12 +29,7 @@ MPNET = Architecture(
         Rule(f"{LAYER}output.dense.*", f"{OURS}fc2.*"),
         Rule(f"{LAYER}output.LayerNorm.*", f"{OURS}final_layer_norm.*"),
         Rule("mpnet.pooler.dense.*", f"{POOLER}dense.*"),
-        Rule("lm_head.dense.*", f"{LM_HEAD}dense.*"),
-        Rule("lm_head.layer_norm.*", f"{LM_HEAD}layer_norm.*"),
-        Rule("lm_head.decoder.*", f"{LM_HEAD}decoder.*"),
-        Rule("lm_head.bias", f"{LM_HEAD}decoder.bias"),
-        Rule("classifier.*.*", f"{ONE_HEAD}*.*"),
-        *TOKEN_RULES,
+        *HEAD_RULES,
     ),
     # transformers computes 32 buckets, whatever config.json says.
     settings={**SETTINGS, "position_encoding": "mpnet", "num_buckets": 32, "max_distance": 128},
