@@ -40,6 +40,11 @@ enum { CHANNELS = 16, FOUR = 4 };
    with a part of the weight while it is in the cache. */
 enum { QUEUE = 6, BLOCKS = 4, PANEL = 16 * QUEUE };
 
+/* Which numbers of a vector there are, if so many are left. */
+static inline __mmask16 first_of_vector(long left) {
+    return left < CHANNELS ? (__mmask16)((1u << left) - 1) : (__mmask16)0xffff;
+}
+
 /* Rows m, ..., m + 5 of the product below, as far as there are any, in outputs o, ..., of as many
    blocks. In place of missing rows, the first is computed again and not stored. */
 static inline __attribute__((always_inline)) void integer_tile(
@@ -73,8 +78,8 @@ static inline __attribute__((always_inline)) void integer_tile(
     for (int r = 0; r < QUEUE; r++)
         for (int b = 0; b < blocks; b++) counted[r][b] = totals[r][b];
     for (int b = 0; b < blocks; b++) {
-        long first = o + b * CHANNELS, left = O - first;
-        __mmask16 in = left < CHANNELS ? (__mmask16)((1u << left) - 1) : (__mmask16)0xffff;
+        long first = o + b * CHANNELS;
+        __mmask16 in = first_of_vector(O - first);
         __m512 scale = _mm512_maskz_loadu_ps(in, scales + first);
         __m512 sum = _mm512_maskz_loadu_ps(in, sums + first);
         __m512 offset = _mm512_maskz_loadu_ps(in, bias + first);
@@ -133,7 +138,7 @@ void gelu_rows(float *x, long M, long C, long stride) {
     for (long m = 0; m < M; m++)
         for (long c = 0; c < C; c += CHANNELS) {
             float *numbers = x + m * stride + c;
-            __mmask16 in = C - c < CHANNELS ? (__mmask16)((1u << (C - c)) - 1) : (__mmask16)0xffff;
+            __mmask16 in = first_of_vector(C - c);
             __m512 v = _mm512_maskz_loadu_ps(in, numbers), half = _mm512_set1_ps(0.5f);
             v = _mm512_mul_ps(_mm512_mul_ps(half, v), one_plus_erf(v));
             _mm512_mask_storeu_ps(numbers, in, v);
