@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..position.bias import HIDDEN
+from ..position.dtypes import HALF
 from .layout import Layout
 
 #: The GPU kernels take vectors whose width is a multiple of this; otherwise torch falls back to a
@@ -24,7 +25,7 @@ WIDEST_PACKED = 192
 
 def takes_packed(width: int, dtype: torch.dtype, device: str) -> bool:
     """Whether `packed_attention` can run with these vectors on this type of device."""
-    if dtype not in (torch.float16, torch.bfloat16) or width > WIDEST_PACKED:
+    if dtype not in HALF or width > WIDEST_PACKED:
         return False
     if device == "cuda":
         is_built = torch.backends.cuda.is_flash_attention_available()

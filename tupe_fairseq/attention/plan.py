@@ -11,7 +11,7 @@ from torch import Tensor
 from ..base.errors import BackendError
 from ..position import LayerTerms, PositionEncoding
 from ..position.bias import AttentionBias, Visible
-from ..position.dtypes import without_autocast
+from ..position.dtypes import HALF, without_autocast
 from .backend import ATTENTION_BACKENDS, Backend, Feature, Prepared
 from .layout import Layout
 
@@ -24,7 +24,6 @@ AUTO_ELSEWHERE = ("sdpa", "eager")
 #: What it tries first on GPUs where positions add to the scores, in training in half precision.
 #: Its kernels save most in the backward pass; in fp32 they have no tensor cores.
 AUTO_IN_TRAINING = "triton"
-HALF = (torch.float16, torch.bfloat16)
 #: Tokens from which "auto" puts positions into vectors on GPUs: a dense bias took 0.90 of the time
 #: of `flash` with 512 tokens, and 1.46 with 4,096 (examples/study/speed).
 FLASH_FROM = 1024

@@ -5,6 +5,9 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor, nn
 
+#: Half precision.
+HALF = (torch.float16, torch.bfloat16)
+
 
 def widened(dtype: torch.dtype) -> torch.dtype:
     """The dtype of sums over scores and tables: fp32 for half precision, otherwise unchanged."""
