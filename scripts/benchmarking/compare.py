@@ -128,14 +128,14 @@ def quartiles_of_ratios(ours: list[float], theirs: list[float]) -> list[float]:
     return statistics.quantiles(found * 2 if len(found) == 1 else found, method="inclusive")
 
 
-def seconds_of(step: Step, device: str) -> float:
-    """Time of one step, until the device has completed it."""
+def seconds_of(step: Step, device: str, now: Callable[[], float] = time.perf_counter) -> float:
+    """Time of one step by the clock `now`, until the device has completed it."""
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     wait()
-    start = time.perf_counter()
+    start = now()
     step()
     wait()
-    return time.perf_counter() - start
+    return now() - start
 
 
 def peak_memory(step: Step, device: str) -> int | None:

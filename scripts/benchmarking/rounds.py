@@ -8,7 +8,7 @@ from typing import Any
 from tqdm import tqdm
 
 from . import fidelity
-from .compare import quartiles_of_ratios
+from .compare import quartiles_of_ratios, seconds_of
 from .encoders import Batch, Run
 from .ways import REFERENCE
 
@@ -72,15 +72,9 @@ def _seconds(
             # Threads of the way before spin on the cores for a while.
             time.sleep(PAUSE)
             run(batches[0])
-            seconds[name].append([_seconds_of(run, batch, clock) for batch in batches])
+            steps = (partial(run, batch) for batch in batches)
+            seconds[name].append([seconds_of(step, "cpu", CLOCKS[clock]) for step in steps])
     return seconds
-
-
-def _seconds_of(run: Run, batch: Batch, clock: str) -> float:
-    now = CLOCKS[clock]
-    start = now()
-    run(batch)
-    return now() - start
 
 
 def _row(name: str, seconds: list[list[float]], texts: int) -> Row:
