@@ -13,6 +13,7 @@ from torch import Tensor
 from ..base.machine import fact_of_processor
 from ..kernels.attend import attend
 from ..kernels.dropout import dropout as drop
+from ..kernels.linear import prefers_onednn
 from ..kernels.random_bits import draw_key
 from ..kernels.softmax import ScoreTerms
 from ..position.bias import AttentionBias
@@ -27,8 +28,11 @@ from .relative import relative_inputs
 
 #: Below this share of the cells, blocks are faster than torch's kernel, which computes all cells.
 SPARSE = 2 / 3
-#: Tokens of a batch up to which torch's kernel is faster than the one in C, without padding.
+#: Without padding, tokens of a batch up to which torch's kernel is faster than the one in C. Where
+#: MKL computes it with AVX-512, it is also faster for sequences of more tokens than the third.
 FEW = 16
+FEW_WITH_MKL = 64
+LONG_WITH_MKL = 256
 #: Bytes up to which the positional term is stored once for all layers as H×T×T.
 DENSE = 1 << 29
 
@@ -65,7 +69,7 @@ class Blocked(Backend):
             blocks=replace(
                 blocks,
                 by_torch=by_torch,
-                by_kernel=_is_kernel_faster(blocks, by_torch, layout.batch * layout.length),
+                by_kernel=_is_kernel_faster(blocks, by_torch, layout),
                 natively=not layout.alone and bias is None and _is_native(dtype),
             ),
         )
@@ -176,11 +180,18 @@ def _is_torch_faster(blocks: Blocks) -> bool:
     return blocks.cells is not None and not learns
 
 
-def _is_kernel_faster(blocks: Blocks, by_torch: bool, tokens: int) -> bool:
+def _is_kernel_faster(blocks: Blocks, by_torch: bool, layout: Layout) -> bool:
     """Whether the kernel in C is, where there is one: it has no gradient and no dropout."""
     # It requires that the keys of a query are contiguous.
     is_served = not blocks.untie_cls and (blocks.bias is None or blocks.cells is not None)
-    return is_served and not torch.is_grad_enabled() and not (by_torch and tokens <= FEW)
+    if not is_served or torch.is_grad_enabled():
+        return False
+    if not by_torch:
+        return True
+    tokens = layout.batch * layout.length
+    if prefers_onednn():
+        return tokens > FEW
+    return tokens > FEW_WITH_MKL and layout.length <= LONG_WITH_MKL
 
 
 def _attend_other(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float) -> Tensor:

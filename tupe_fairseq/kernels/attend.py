@@ -1,4 +1,4 @@
-"""Attention without gradients by a kernel in C, on the processors that `products` has one for."""
+"""Attention without gradients by a kernel in C, on processors with AVX-512."""
 
 import ctypes
 from collections.abc import Sequence
@@ -8,7 +8,6 @@ from torch import Tensor
 
 from ..base.errors import DataError
 from . import native
-from .products import has_kernel
 from .softmax import ScoreTerms
 
 
@@ -34,8 +33,8 @@ def attend(
     Returns:
         B×H×T×D, with 0 after the tokens of a sequence; its transpose, B×T×H×D, is contiguous.
     """
-    kernels = native.serving(q, k, v) if has_kernel(q.dtype) else None
-    if kernels is None or terms.p:
+    kernels = native.serving(q, k, v)
+    if kernels is None or not hasattr(kernels, "attend") or terms.p:
         return None
     q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))
     batch, heads, length, width = q.shape
