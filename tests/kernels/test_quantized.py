@@ -91,7 +91,7 @@ def test_the_largest_factors_do_not_overflow(rows, way):
 @torch.no_grad()
 def test_the_kernels_have_the_same_bits(monkeypatch):
     """So a text has them in every batch where a processor uses one for few rows alone."""
-    if not hasattr(native.kernels(), "product_of_rows"):
+    if not hasattr(native.kernels(), "quantized_product"):
         pytest.skip("this processor has no kernel in C for the products")
     layer = QuantizedLinear(layer_of(96, 150))
     x = torch.randn(130, 96)

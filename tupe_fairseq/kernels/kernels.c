@@ -8,9 +8,14 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Declared here because compilers may lack omp.h: the library is torch's. */
+int omp_get_max_threads(void);
+
 static inline long clamped(long x, long low, long high) {
     return x < low ? low : x > high ? high : x;
 }
+
+static inline long up_to(long x, long step) { return (x + step - 1) / step * step; }
 
 /* SplitMix64 (Steele et al. 2014). */
 static inline uint64_t mix(uint64_t z) {

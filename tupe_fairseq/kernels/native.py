@@ -98,7 +98,7 @@ ARGUMENTS = {
     "dropout": (*(POINTER,) * 2, WORD, INT, FLOAT, LONG),
     "small_linear": (*(POINTER,) * 4, *(LONG,) * 3),
     "quantize_rows": (*(POINTER,) * 3, *(LONG,) * 2),
-    "product_of_rows": (*(POINTER,) * 7, *(LONG,) * 3),
+    "quantized_product": (*(POINTER,) * 5, *(LONG,) * 3),
     "gelu_rows": (POINTER, *(LONG,) * 3),
     "scale_rows": (*(POINTER,) * 4, *(LONG,) * 2),
     "multiply": (*(POINTER,) * 3, *(LONG,) * 12, INT),

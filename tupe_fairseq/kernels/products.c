@@ -1,5 +1,5 @@
 /* Products of batches of small matrices, as attention needs them (products.py). native.py joins
-   the sources: LANES is from linear.c, softmax and clamped are from kernels.c.
+   the sources: LANES is from linear.c, softmax, clamped and up_to are from kernels.c.
 
    A tile of the result stays in registers: 6 rows of 4 vectors of 16 numbers, 24 sums. Step k adds
    the products of column k of a and row k of b:
@@ -16,9 +16,6 @@
 #ifdef __AVX512F__
 #include <immintrin.h>
 #include <stdlib.h>
-
-/* Declared here because compilers may lack omp.h: the library is torch's. */
-int omp_get_max_threads(void);
 
 enum { TILE_ROWS = 6, VECTORS = 4, COLUMNS = VECTORS * LANES };
 /* Steps of a tile, whose second factor then stays in the cache; most and fewest rows of a part. */
@@ -138,8 +135,6 @@ static void product(float *c, long c_row, const float *a, long a_row, long a_col
                   b_column == 1 ? b_row : COLUMNS, depth, R, width, adds || k > 0);
         }
 }
-
-static long up_to(long x, long step) { return (x + step - 1) / step * step; }
 
 /* Rows of a part: all threads get as many parts of M matrices of R rows. */
 static long rows_of_part(long M, long R) {

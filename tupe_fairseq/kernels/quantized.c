@@ -36,9 +36,9 @@ void scale_rows(float *out, const float *ranges, const float *sums, const float 
 #include <immintrin.h>
 
 enum { CHANNELS = 16, FOUR = 4 };
-/* A tile of the result stays in registers: 6 rows of 4 vectors of channels. Rows that are multiplied
-   with a part of the weight while it is in the cache. */
-enum { QUEUE = 6, BLOCKS = 4, PANEL = 16 * QUEUE };
+/* A tile of the result stays in registers: 6 rows of 4 vectors of channels. Most rows that are
+   multiplied with a part of the weight while it is in the cache. */
+enum { QUEUE = 6, BLOCKS = 4, PANEL = 48 * QUEUE };
 
 /* Which numbers of a vector there are, if so many are left. */
 static inline __mmask16 first_of_vector(long left) {
@@ -49,7 +49,8 @@ static inline __mmask16 first_of_vector(long left) {
    blocks. In place of missing rows, the first is computed again and not stored. */
 static inline __attribute__((always_inline)) void integer_tile(
     float *out, const uint8_t *q, const float *ranges, const int8_t *weight, const float *scales,
-    const float *sums, const float *bias, long M, long F, long O, long m, long o, int blocks) {
+    const float *sums, const float *bias, long M, long F, long O, long m, long o, int blocks,
+    int first) {
     long count = M - m < QUEUE ? M - m : QUEUE;
     const int8_t *block = weight + o * FOUR * F;
     const uint8_t *rows[QUEUE];
@@ -63,7 +64,7 @@ static inline __attribute__((always_inline)) void integer_tile(
         for (int b = 0; b < blocks; b++)
             numbers[b] = _mm512_loadu_si512(block + (b * F + f) * CHANNELS * FOUR);
         /* The next tile's, on first use of this one's: it comes from another level of the cache. */
-        for (int b = 0; m % PANEL == 0 && b < blocks; b++)
+        for (int b = 0; first && b < blocks; b++)
             __builtin_prefetch(block + ((b + blocks) * F + f) * CHANNELS * FOUR);
         for (int r = 0; r < QUEUE; r++) {
             int four;
@@ -93,18 +94,26 @@ static inline __attribute__((always_inline)) void integer_tile(
     }
 }
 
-/* q, M×4F, is multiplied by a weight of blocks: each has its numbers as F×16×4 for 16 outputs and 4F
-   inputs. out, M×O := step · q weight · scales + low · sums + bias. */
-void product_of_rows(float *out, const uint8_t *q, const float *ranges, const int8_t *weight,
-                     const float *scales, const float *sums, const float *bias, long M, long F,
-                     long O) {
+/* out, M×O := x weightᵀ + bias, with the rows of x, M×4F, in 8 bits. The weight is in blocks: each has
+   its numbers as F×16×4 for 16 outputs and 4F inputs. Each output has a scale, a sum of its weights
+   and a bias, 3×O together. The room is for M pairs of floats and M×4F bytes. */
+void quantized_product(float *out, const float *x, const int8_t *weight, const float *scales,
+                       float *room, long M, long F, long O) {
+    const float *sums = scales + O, *bias = sums + O, *ranges = room;
+    uint8_t *q = (uint8_t *)(room + 2 * M);
+    long width = BLOCKS * CHANNELS, parts = up_to(O, width) / width;
+    /* All threads get a part of each panel, or of several panels. */
+    long panels = up_to(M, PANEL) / PANEL, threads = omp_get_max_threads();
+    if (panels * parts < threads) panels = up_to(threads, parts) / parts;
+    long panel = up_to((M + panels - 1) / panels, QUEUE);
+    quantize_rows(q, room, x, M, FOUR * F);
 #define TILE(o, blocks) \
-    integer_tile(out, q, ranges, weight, scales, sums, bias, M, F, O, m, o, blocks)
+    integer_tile(out, q, ranges, weight, scales, sums, bias, M, F, O, m, o, blocks, m == start)
 #pragma omp parallel for collapse(2) schedule(static)
-    for (long panel = 0; panel < M; panel += PANEL)
-        for (long o = 0; o < O; o += BLOCKS * CHANNELS)
-            for (long m = panel; m < M && m < panel + PANEL; m += QUEUE) {
-                if (O - o > (BLOCKS - 1) * CHANNELS)
+    for (long start = 0; start < M; start += panel)
+        for (long o = 0; o < O; o += width)
+            for (long m = start; m < M && m < start + panel; m += QUEUE) {
+                if (O - o > width - CHANNELS)
                     TILE(o, BLOCKS);
                 else
                     for (long p = o; p < O; p += CHANNELS) TILE(p, 1);

@@ -7,7 +7,7 @@ multiplies the integers. Elsewhere, and of many rows where it has AMX, torch's o
 
 import ctypes
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -28,7 +28,38 @@ FEW_ROWS = 64
 FOUR = 4
 CHANNELS = 16
 #: Parts that are made on the first call, and are not in copies and pickled files.
-MADE = ("packed", "blocks")
+MADE = ("packed", "for_c")
+
+
+class ForC(NamedTuple):
+    """A layer as the kernel in C reads it, with the addresses of its tensors.
+
+    Attributes:
+        blocks: the weight, O/16 × I/4 × 16 × 4.
+        scales: of the outputs, with the sums of their weights and their biases, 3×O.
+        addresses: of these.
+        inputs: I.
+        outputs: O.
+    """
+
+    blocks: Tensor
+    scales: Tensor
+    addresses: tuple[int, int]
+    inputs: int
+    outputs: int
+
+    @staticmethod
+    def of(layer: "QuantizedLinear") -> "ForC":
+        """What the kernel reads of a layer."""
+        outputs, inputs = layer.weight.shape
+        whole = F.pad(layer.weight, (0, 0, 0, -outputs % CHANNELS))
+        blocks = whole.view(-1, CHANNELS, inputs // FOUR, FOUR).transpose(1, 2).contiguous()
+        scales = torch.stack((layer.scales, layer.sums, layer.bias))
+        addresses = (
+            native.pointer(blocks, *blocks.shape, dtype=torch.int8),
+            native.pointer(scales, 3, outputs),
+        )
+        return ForC(blocks, scales, addresses, inputs, outputs)
 
 
 class QuantizedLinear(nn.Module):
@@ -48,8 +79,7 @@ class QuantizedLinear(nn.Module):
     zeros: Tensor
     #: The weight as oneDNN reads it.
     packed: Tensor | None = None
-    #: The weight as the kernel in C reads it: O/16 × I/4 × 16 × 4.
-    blocks: Tensor | None = None
+    for_c: ForC | None = None
 
     def __init__(self, layer: nn.Linear):
         super().__init__()
@@ -79,44 +109,44 @@ class QuantizedLinear(nn.Module):
 
     def product(self, x: Tensor) -> Tensor:
         """What `forward` returns, without a gradient."""
-        rows = x.detach().flatten(0, -2).float().contiguous()
-        kernels = native.serving(rows)
+        x = x.detach().float().contiguous()
+        kernels = native.serving(x)
+        if kernels is not None and hasattr(kernels, "quantized_product") and self._is_for_c(x):
+            return self._product_in_c(kernels, x)
+        rows = x.flatten(0, -2)
         if kernels is None:
             q, ranges = _quantize(rows)
             out = self._integers(q)
             _scale(out, ranges, self.sums, self.bias)
-        elif self._is_for_c(rows) and hasattr(kernels, "product_of_rows"):
-            out = self._product_in_c(kernels, rows)
         else:
             q, ranges = _quantize_in_c(kernels, rows)
             out = self._integers(q)
             _scale_in_c(kernels, out, ranges, self.sums, self.bias)
         return out.view(*x.shape[:-1], -1)
 
-    def _is_for_c(self, rows: Tensor) -> bool:
-        if rows.size(1) % FOUR or self.largest != LARGEST:
+    def _is_for_c(self, x: Tensor) -> bool:
+        width = x.size(-1)
+        if width % FOUR or self.largest != LARGEST:
             return False
-        return len(rows) <= FEW_ROWS or not multiplies_int8()
+        return x.numel() <= FEW_ROWS * width or not multiplies_int8()
 
     def _product_in_c(self, kernels: ctypes.CDLL, x: Tensor) -> Tensor:
-        width = len(self.bias)
-        fours = x.size(1) // FOUR
-        shape = (-(-width // CHANNELS), fours, CHANNELS, FOUR)
-        if self.blocks is None:
-            whole = F.pad(self.weight, (0, 0, 0, -width % CHANNELS))
-            blocks = whole.view(-1, CHANNELS, fours, FOUR)
-            self.blocks = blocks.transpose(1, 2).contiguous()
-        q, ranges = _quantize_in_c(kernels, x)
-        out = x.new_empty(len(x), width)
-        kernels.product_of_rows(
-            native.pointer(out, len(x), width),
-            native.pointer(q, *x.shape, dtype=torch.uint8),
-            native.pointer(ranges, 2, len(x)),
-            native.pointer(self.blocks, *shape, dtype=torch.int8),
-            *(native.pointer(each, width) for each in (self.scales, self.sums, self.bias)),
-            len(x),
-            fours,
-            width,
+        if self.for_c is None:
+            self.for_c = ForC.of(self)
+        _, _, addresses, inputs, outputs = self.for_c
+        *shape, width = x.shape
+        rows = x.numel() // width
+        out = x.new_empty(*shape, outputs)
+        # For the input in 8 bits, with two floats for each row.
+        room = x.new_empty(rows, 2 + inputs // FOUR)
+        kernels.quantized_product(
+            native.pointer(out, *shape, outputs),
+            native.pointer(x, *shape, inputs),
+            *addresses,
+            native.pointer(room, *room.shape),
+            rows,
+            inputs // FOUR,
+            outputs,
         )
         return out
 
