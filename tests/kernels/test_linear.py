@@ -22,7 +22,7 @@ from tupe_fairseq.kernels.linear import (
 
 #: Inputs, outputs, whether there is a bias: products too small for anything but torch, products of
 #: few rows, by the kernel in C if these are multiples of 16, and products that oneDNN computes.
-#: On processors on which torch is as fast, it computes all.
+#: On Intel's processors, torch computes all but those with the widest weights.
 SMALL = [((5, 7), 3, True), ((2, 5, 8), 16, False)]
 FEW_ROWS = [
     ((1, 1024), 300, True),
@@ -31,6 +31,8 @@ FEW_ROWS = [
     ((1, 8, 256), 129, True),
     ((16, 1024), 17, True),
     ((9, 333), 90, True),
+    ((5, 1024), 1040, True),
+    ((2, 7, 1040), 1025, False),
 ]
 LARGE = [((130, 129), 97, True), ((2, 65, 130), 64, True), ((1030, 17), 61, False)]
 LARGE += [((3, 1, 7000), 50, True)]
