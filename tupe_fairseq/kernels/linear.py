@@ -191,9 +191,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     width = x.size(-1)
     learns = torch.is_grad_enabled()
     if faster.with_mkl and (
-        learns
-        or weight.numel() < WIDE
-        or not LEAST_ROWS * width <= x.numel() <= SOME_ROWS * width
+        learns or weight.numel() < WIDE or not LEAST_ROWS * width <= x.numel() <= SOME_ROWS * width
     ):
         return F.linear(x, weight, bias)
     small = (
