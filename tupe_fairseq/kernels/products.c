@@ -1,5 +1,5 @@
 /* Products of batches of small matrices, as attention needs them (products.py). native.py joins
-   the sources: LANES is from linear.c, softmax, clamped and up_to are from kernels.c.
+   the sources: LANES is from linear.c, ScoreTerms, clamped and up_to are from kernels.c.
 
    A tile of the result stays in registers: 6 rows of 4 vectors of 16 numbers, 24 sums. Step k adds
    the products of column k of a and row k of b:
@@ -176,15 +176,51 @@ static inline long room_of_scores(long T) {
     return QUERIES * row < most ? QUERIES * row : most;
 }
 
+/* exp(x) for x <= 0 to about 1 ulp, as in kernels.c; 0 below exp(-87), NaN for NaN. */
+static inline __m512 exponentials(__m512 x) {
+    static const float factors[] = {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f,
+                                    4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f};
+    /* Where the result would be denormal, the processor takes a hundred times as long. */
+    __mmask16 is_normal = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-87.0f), _CMP_NLT_UQ);
+    __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)), 0);
+    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), x);
+    r = _mm512_fmadd_ps(n, _mm512_set1_ps(2.12194440e-4f), r);
+    __m512 p = _mm512_set1_ps(factors[0]);
+    for (int i = 1; i < 6; i++) p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(factors[i]));
+    p = _mm512_add_ps(_mm512_fmadd_ps(_mm512_mul_ps(p, r), r, r), _mm512_set1_ps(1.0f));
+    return _mm512_maskz_scalef_ps(is_normal, p, n);
+}
+
+/* A row of S numbers, in whole vectors, := softmax(row + bias + padding), either of which may be
+   absent. After its end it is 0. */
+static inline void softmax_of_vectors(float *row, const float *bias, const float *padding, long S) {
+    __m512 largest = _mm512_set1_ps(-INFINITY), sum = _mm512_setzero_ps(), x;
+    for (long j = 0; j < S; j += LANES) {
+        __mmask16 in = first_lanes(S - j);
+        x = _mm512_mask_loadu_ps(_mm512_set1_ps(-INFINITY), in, row + j);
+        if (bias) x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(in, bias + j));
+        if (padding) x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(in, padding + j));
+        largest = _mm512_max_ps(largest, x);
+        _mm512_storeu_ps(row + j, x);
+    }
+    largest = _mm512_set1_ps(_mm512_reduce_max_ps(largest));
+    for (long j = 0; j < S; j += LANES) {
+        x = exponentials(_mm512_sub_ps(_mm512_loadu_ps(row + j), largest));
+        sum = _mm512_add_ps(sum, x);
+        _mm512_storeu_ps(row + j, x);
+    }
+    __m512 scale = _mm512_set1_ps(1.0f / _mm512_reduce_add_ps(sum));
+    for (long j = 0; j < S; j += LANES)
+        _mm512_storeu_ps(row + j, _mm512_mul_ps(_mm512_loadu_ps(row + j), scale));
+}
+
 /* R rows := their softmax, after bias and padding are added; matrix m, queries from i and keys from j
-   on. Numbers after a row's S are −inf: what fills no vector would be computed one by one. */
+   on. */
 static void softmax_rows(float *scores, const ScoreTerms *t, long m, long i, long j, long R, long S) {
-    long row = up_to(S, LANES);
-    for (long r = 0; r < R; r++, scores += row) {
+    for (long r = 0; r < R; r++) {
         const float *bias = bias_of(t, m, i + r), *padding = padding_of(t, m);
-        add_terms(scores, bias ? bias + j : 0, padding ? padding + j : 0, S);
-        for (long s = S; s < row; s++) scores[s] = -INFINITY;
-        softmax(scores, row);
+        softmax_of_vectors(scores + r * up_to(S, LANES), bias ? bias + j : 0,
+                           padding ? padding + j : 0, S);
     }
 }
 
