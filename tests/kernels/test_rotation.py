@@ -48,6 +48,8 @@ def test_outputs_and_gradients(dtype, size, of_text, halves):
     expected = by_complex(x, angles, halves)
     assert out.dtype == dtype
     assert_close(out, expected)
+    with torch.no_grad():
+        assert torch.equal(rotate(x, *tables(angles, torch.float32), halves), out)
     weights = torch.randn_like(x)
     (found,) = torch.autograd.grad(out, x, weights)
     assert found.dtype == dtype
@@ -99,6 +101,7 @@ def test_autocast_changes_nothing():
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("dtype", [torch.float32, *HALF])
 def test_the_kernel(dtype, size, of_text, back, halves):
+    torch.manual_seed(1)
     x, angles = (each.to(DEVICE) for each in inputs(*size, dtype, of_text))
     cos, sin = tables(angles, torch.float32)
     if of_text:
@@ -115,6 +118,14 @@ def test_the_kernel(dtype, size, of_text, back, halves):
     (found,) = torch.autograd.grad(out, x, weights)
     exact = by_complex(weights, angles, halves, 1 if back else -1)
     assert (found.double() - exact).abs().max() <= exact.abs().max() * eps
+
+
+@pytest.mark.usefixtures("kernels_of_triton")
+def test_tables_of_one_text_are_those_of_all():
+    x, angles = (each.to(DEVICE) for each in inputs(5, 12, 6, torch.float32))
+    cos, sin = tables(angles, torch.float32)
+    out = torch.ops.tupe_fairseq.rotate(x, cos[None, None], sin[None, None], True, False)
+    assert torch.equal(out, torch.ops.tupe_fairseq.rotate(x, cos, sin, True, False))
 
 
 @pytest.mark.usefixtures("kernels_of_triton")
