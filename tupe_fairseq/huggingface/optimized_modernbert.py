@@ -7,6 +7,7 @@ from torch import Tensor
 from transformers.models.modernbert import modeling_modernbert
 
 from ..attention import LayerPlan, Prepared
+from ..kernels.rotation import rotate
 from .modules import is_gelu, is_read, rounds_alone, row_by_row
 from .optimized import CLASSES, Hooks, SelfAttention, attend, packed
 
@@ -81,12 +82,14 @@ class ModernBertAttention(SelfAttention, modeling_modernbert.ModernBertAttention
         if position_embeddings is None:
             # In transformers 4, layers compute them.
             position_embeddings = self.rotary_emb(hidden_states, named["position_ids"])
-        qkv = self.Wqkv(hidden_states).unflatten(-1, (3, -1, self.head_dim))
-        q, k, v = qkv.unbind(-3)
-        rotate = modeling_modernbert.apply_rotary_pos_emb
-        q, k = rotate(q, k, *position_embeddings, unsqueeze_dim=2)
+        # Both halves of transformers' tables, B×T×D, are the same.
+        cos, sin = (each.float().chunk(2, -1)[0][:, None] for each in position_embeddings)
+        q, k, v = self.Wqkv(hidden_states).unflatten(-1, (3, -1, self.head_dim)).unbind(-3)
         heads = q.size(-2)
-        flat = [(q * self.head_dim**-0.5).flatten(2), k.flatten(2), v.flatten(2)]
+        scale = self.head_dim**-0.5
+        q = rotate(q.transpose(1, 2), cos * scale, sin * scale, halves=True)
+        k = rotate(k.transpose(1, 2), cos, sin, halves=True)
+        flat = [each.transpose(1, 2).flatten(2) for each in (q, k, v.transpose(1, 2))]
         p = self.attention_dropout if self.training else 0.0
         return self.out_drop(self.Wo(attend(prepared, flat, heads, p))), None
 

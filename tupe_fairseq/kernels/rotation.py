@@ -22,7 +22,8 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor, halves: bool = False) -> Tensor:
 
     Args:
         x: B×H×T×D.
-        cos: T×(R/2) or B×1×T×(R/2), in fp32 or wider, with R at most D. Dimensions from R on stay.
+        cos: T×(R/2), B×1×T×(R/2) or 1×1×T×(R/2), in fp32 or wider, with R at most D. Dimensions
+            from R on stay.
         sin: as cos.
         halves: whether dimension i is paired with i + R/2, and not with its neighbour.
 
@@ -32,9 +33,12 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor, halves: bool = False) -> Tensor:
     # torch.compile fuses torch's operators; tables that are trained need their own gradient.
     by_operators = torch.compiler.is_compiling() or is_transformed()
     by_operators |= cos.requires_grad or sin.requires_grad
-    if by_operators or x.dtype not in DTYPES or not _has_kernel(x.device.type):
-        return _by_operators(x, cos, sin, halves)
-    return _by_kernel(x, cos, sin, halves, False)
+    if not by_operators and x.dtype in DTYPES and _has_kernel(x.device.type):
+        return _by_kernel(x, cos, sin, halves, False)
+    is_whole = halves and 2 * cos.size(-1) == x.size(-1)
+    if is_whole and not by_operators and not torch.is_grad_enabled():
+        return _in_place(x, cos, sin)
+    return _by_operators(x, cos, sin, halves)
 
 
 def _by_operators(x: Tensor, cos: Tensor, sin: Tensor, halves: bool) -> Tensor:
@@ -53,6 +57,17 @@ def _by_operators(x: Tensor, cos: Tensor, sin: Tensor, halves: bool) -> Tensor:
     else:
         turned = torch.stack((turned_first, turned_second), -1).flatten(-2).type_as(x)
     return turned if width == x.size(-1) else torch.cat((turned, x[..., width:]), -1)
+
+
+def _in_place(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotate all dimensions by halves, without a gradient: no half is copied."""
+    batch, heads, length, width = x.shape
+    out = cos.new_empty(batch, length, heads, width).transpose(1, 2)
+    first, second = x.chunk(2, -1)
+    turned_first, turned_second = out.chunk(2, -1)
+    torch.mul(first, cos, out=turned_first).addcmul_(second, sin, value=-1)
+    torch.mul(first, sin, out=turned_second).addcmul_(second, cos)
+    return out.type_as(x)
 
 
 @functools.cache

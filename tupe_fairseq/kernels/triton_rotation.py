@@ -54,8 +54,8 @@ def launch(x: Tensor, cos: Tensor, sin: Tensor, out: Tensor, halves: bool, back:
     x = x if x.stride(-1) == 1 else x.contiguous()
     cos = cos.contiguous()
     sin = sin.contiguous()
-    # Tables for all sequences, T×(R/2), have no stride of the batch.
-    table_batch = cos.stride(0) if cos.dim() == 4 else 0
+    # Tables for all sequences have no stride of the batch.
+    table_batch = cos.stride(0) if cos.dim() == 4 and cos.size(0) > 1 else 0
     batch, heads, length, width = x.shape
     pairs = cos.size(-1)
     rotation[triton.cdiv(batch * length, TOKENS), heads](
