@@ -3,12 +3,13 @@
 import re
 
 import pytest
+import torch
 from torch import nn
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
 from tests.huggingface import samples  # noqa: E402
-from tests.huggingface.encoders import build  # noqa: E402
+from tests.huggingface.encoders import NAMES, batch, build  # noqa: E402
 from tupe_fairseq.base.errors import UsageError  # noqa: E402
 from tupe_fairseq.huggingface import TupeModel, optimize  # noqa: E402
 
@@ -55,3 +56,25 @@ def test_what_stays_is_named(model, reason):
 def test_bad_input(model, precision, message):
     with pytest.raises(UsageError, match=message):
         optimize(model(), precision)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_linear_layers_and_the_generator(name):
+    """Libraries look for layers whose class is nn.Linear, as torch's quantization does."""
+    model = build(name)
+    before = torch.get_rng_state()
+    fast = optimize(model)
+    assert torch.equal(torch.get_rng_state(), before)
+    expected, found = (
+        [type(each) for each in m.modules() if isinstance(each, nn.Linear)] for m in (model, fast)
+    )
+    assert found == expected
+    of_theirs, of_ours = (
+        torch.ao.quantization.quantize_dynamic(m, {nn.Linear}, torch.qint8) for m in (model, fast)
+    )
+    assert not any(isinstance(each, nn.Linear) for each in of_ours.modules())
+    inputs = batch(model)
+    shown = inputs["attention_mask"].bool()
+    with torch.no_grad():
+        exact, theirs, ours = (m(**inputs)[0][shown] for m in (model, of_theirs, of_ours))
+    assert 0 < (ours - exact).norm() < 1.5 * (theirs - exact).norm()

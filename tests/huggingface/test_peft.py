@@ -71,6 +71,23 @@ def test_adapters_after(name):
 
 
 @every_name
+def test_adapters_that_ask_for_the_class_of_a_layer(name):
+    """GLoRA takes nothing but nn.Linear."""
+    if not hasattr(peft, "GloraConfig"):
+        pytest.skip("this peft has no GLoRA")
+    plain = build(name)
+    config = peft.GloraConfig(target_modules=LAYERS[name][:2], r=4)
+    model, fast = (peft.get_peft_model(m, config).eval() for m in (plain, optimize(plain)))
+    weights = {
+        n: torch.randn_like(each) / 9 for n, each in model.named_parameters() if "glora" in n
+    }
+    for each in (model, fast):
+        each.load_state_dict(weights, strict=False)
+    assert weights
+    assert error(fast, model, batch(plain)) < 1e-5
+
+
+@every_name
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
 def test_layers_for_inference_get_none(name, precision):
     fast = optimize(build(name, num_hidden_layers=1), precision)

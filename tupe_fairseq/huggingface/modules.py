@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.modules import activation
 from transformers.activations import GELUActivation
 
-from ..kernels.linear import FasterLinear, PackedLinear
+from ..kernels.linear import PackedLinear
 from ..kernels.quantized import QuantizedLinear, gelu_in_c
 
 #: Where classes are from that compute each token alone, apart from attention.
@@ -31,7 +31,7 @@ BY_TOKEN = {
 LANES = 64
 SHARE = 1 << 15
 #: Linear layers whose output nothing else reads, if they have no hooks.
-PLAIN = (nn.Linear, FasterLinear, PackedLinear, QuantizedLinear)
+PLAIN = (nn.Linear, PackedLinear, QuantizedLinear)
 
 
 def rate_of(dropout: Any) -> float:

@@ -12,7 +12,6 @@ import transformers
 from torch import nn
 
 from ..base.errors import ConfigurationError, UsageError
-from ..kernels.linear import FasterLinear, faster_products
 from .gate import Gate, unchanged_on_error
 from .modeling import TupeModel
 from .optimized import CLASSES, Hooks
@@ -194,7 +193,6 @@ def _add_hooks(
     hooks.keeps_padding |= reads_padding
     hooks.reads_first |= any(model in each.children() for each in heads)
     convert(model, hooks, precision)
-    _faster_products(model.get_submodule(hooks.owner))
     return ""
 
 
@@ -233,10 +231,3 @@ def _reads_padding(parent: nn.Module) -> bool:
     # Its softmax over the positions of a text includes padding; GLiNER averages all layers.
     answers = any(each.__name__.endswith(ANSWERS) for each in type(parent).__mro__)
     return answers or hasattr(parent, "layers_fuser")
-
-
-def _faster_products(layers: nn.Module) -> None:
-    """Let plain linear layers compute by what is fastest on this processor."""
-    for module in layers.modules() if faster_products() else ():
-        if type(module) is nn.Linear and "forward" not in module.__dict__:
-            module.__class__ = FasterLinear

@@ -19,6 +19,7 @@ from transformers.utils import ModelOutput
 
 from ..attention import LayerPlan, Layout, Padding, Prepared
 from ..base.errors import UsageError
+from ..kernels.linear import project
 from ..position.base import PositionEncoding, build_position_encoding
 from ..position.relative import RelativeVectors
 from .modules import by_token
@@ -59,7 +60,9 @@ class Hooks:
         #: The dtypes of layers and outputs, where they differ.
         self.inside: torch.dtype | None = None
         self.outside: torch.dtype | None = None
-        self.encoding = self.build_encoding()
+        with torch.random.fork_rng(devices=[]):
+            # Encodings draw what they begin with.
+            self.encoding = self.build_encoding()
         self.plan = LayerPlan.of(self.encoding, self.encoding.build_layer_terms())
 
     @staticmethod
@@ -213,7 +216,7 @@ class SelfAttention:
         first, second, third = [self._modules[name] for name in self.projections]
         if type(first) is type(second) is type(third) is Third:
             return list(first.joined(x).chunk(3, -1))
-        return [first(x) * scale, second(x), third(x)]
+        return [project(x, first) * scale, project(x, second), project(x, third)]
 
 
 class Third(nn.Module):

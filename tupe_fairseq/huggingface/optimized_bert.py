@@ -8,7 +8,7 @@ import transformers
 from torch import Tensor, nn
 
 from ..attention import Prepared
-from ..kernels.linear import PackedLinear
+from ..kernels.linear import PackedLinear, project
 from ..position.base import PositionEncoding
 from .modules import is_gelu, is_read, rounds_alone, row_by_row
 from .optimized import CLASSES, Hooks, SelfAttention, attend, packed
@@ -119,10 +119,10 @@ class LikeBertIntermediate(nn.Module):
         if rounds_alone(dense, act):
             return row_by_row(act, dense(hidden_states))
         if not is_gelu(act) or is_read(dense, act):
-            return super().forward(hidden_states)
+            return act(project(hidden_states, dense))
         if type(dense) is PackedLinear:
             return dense(hidden_states, gelu=True)
-        return torch.ops.aten.gelu_(dense(hidden_states))
+        return torch.ops.aten.gelu_(project(hidden_states, dense))
 
 
 class LikeBertOutput(nn.Module):
@@ -136,9 +136,9 @@ class LikeBertOutput(nn.Module):
         """As the class of transformers."""
         dense = self.dense
         dropout = self.dropout
+        x = project(hidden_states, dense)
         if dropout.training or type(dropout) is not nn.Dropout or is_read(dense, dropout):
-            return super().forward(hidden_states, input_tensor)
-        x = dense(hidden_states)
+            return self.LayerNorm(dropout(x) + input_tensor)
         # Under autocast, products alone are in half precision.
         same = x.dtype == input_tensor.dtype
         return self.LayerNorm(x.add_(input_tensor) if same else x + input_tensor)

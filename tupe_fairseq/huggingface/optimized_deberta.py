@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from transformers.models.deberta_v2 import modeling_deberta_v2
 
 from ..attention import Prepared
+from ..kernels.linear import project
 from ..position.base import PositionEncoding
 from ..position.deberta import DebertaPosition, released_options
 from ..position.relative import FixedVectors, RelativeVectors
@@ -114,8 +115,8 @@ class DisentangledSelfAttention(SelfAttention, modeling_deberta_v2.DisentangledS
             reached = slice(None)
         # As in transformers, of three dimensions.
         rows = self.pos_dropout(table[None])
-        pos_k = of_keys(rows)[0, reached] if "c2p" in self.pos_att_type else None
-        pos_q = of_queries(rows)[0, reached] if "p2c" in self.pos_att_type else None
+        pos_k = project(rows, of_keys)[0, reached] if "c2p" in self.pos_att_type else None
+        pos_q = project(rows, of_queries)[0, reached] if "p2c" in self.pos_att_type else None
         return encoding.vectors(pos_k, pos_q, length)
 
     def fix(self, encoding: DebertaPosition, table: Tensor) -> None:

@@ -7,6 +7,7 @@ from torch import Tensor
 from transformers.models.modernbert import modeling_modernbert
 
 from ..attention import LayerPlan, Prepared
+from ..kernels.linear import project
 from ..kernels.rotation import rotate
 from .modules import is_gelu, is_read, rounds_alone, row_by_row
 from .optimized import CLASSES, Hooks, SelfAttention, attend, packed
@@ -84,14 +85,16 @@ class ModernBertAttention(SelfAttention, modeling_modernbert.ModernBertAttention
             position_embeddings = self.rotary_emb(hidden_states, named["position_ids"])
         # Both halves of transformers' tables, B×T×D, are the same.
         cos, sin = (each.float().chunk(2, -1)[0][:, None] for each in position_embeddings)
-        q, k, v = self.Wqkv(hidden_states).unflatten(-1, (3, -1, self.head_dim)).unbind(-3)
+        q, k, v = (
+            project(hidden_states, self.Wqkv).unflatten(-1, (3, -1, self.head_dim)).unbind(-3)
+        )
         heads = q.size(-2)
         scale = self.head_dim**-0.5
         q = rotate(q.transpose(1, 2), cos * scale, sin * scale, halves=True)
         k = rotate(k.transpose(1, 2), cos, sin, halves=True)
         flat = [each.transpose(1, 2).flatten(2) for each in (q, k, v.transpose(1, 2))]
         p = self.attention_dropout if self.training else 0.0
-        return self.out_drop(self.Wo(attend(prepared, flat, heads, p))), None
+        return self.out_drop(project(attend(prepared, flat, heads, p), self.Wo)), None
 
     def prepared(self, mask: Any, sliding_window_mask: Any = None, **_: Any) -> Any:
         """The mask of this layer, of which transformers 4 gives two."""
@@ -104,12 +107,10 @@ class ModernBertMLP(modeling_modernbert.ModernBertMLP):
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         alone = rounds_alone(self.Wi, self.act)
-        if not alone and (not is_gelu(self.act) or is_read(self.Wi, self.act)):
-            return super().forward(hidden_states)
-        x, gate = self.Wi(hidden_states).chunk(2, -1)
+        x, gate = project(hidden_states, self.Wi).chunk(2, -1)
         x = row_by_row(self.act, x) if alone else self.act(x)
-        out: Tensor = self.Wo(self.drop(x.mul_(gate)))
-        return out
+        in_place = alone or (is_gelu(self.act) and not is_read(self.Wi, self.act))
+        return project(self.drop(x.mul_(gate) if in_place else x * gate), self.Wo)
 
 
 class ModernBertModel(modeling_modernbert.ModernBertModel):

@@ -9,6 +9,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from transformers.models.mpnet import modeling_mpnet
 
 from ..attention import Prepared
+from ..kernels.linear import project
 from ..position.base import PositionEncoding, Shape
 from ..position.bias import AttentionBias
 from .modules import drops_plainly, rate_of
@@ -66,7 +67,7 @@ class MPNetSelfAttention(SelfAttention, modeling_mpnet.MPNetSelfAttention):
             return super().forward(hidden_states, attention_mask, *args, **named)
         qkv = self.projected(hidden_states, self.scale())
         out = attend(attention_mask, qkv, self.num_attention_heads, rate_of(self.dropout))
-        return (self.o(out),)
+        return (project(out, self.o),)
 
     def is_served(self) -> bool:
         return drops_plainly(self.dropout)

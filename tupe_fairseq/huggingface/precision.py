@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from ..base.errors import ConfigurationError
-from ..kernels.linear import FasterLinear, PackedLinear
+from ..kernels.linear import PackedLinear
 from ..kernels.quantized import QuantizedLinear
 from ..position.deberta import DebertaPosition
 from .modules import changed
@@ -76,7 +76,7 @@ def _convert(part: Any, hooks: Hooks, kind: Kind) -> None:
 
 
 def _is_plain(module: Any) -> bool:
-    return type(module) in (nn.Linear, FasterLinear) and not changed(module)
+    return type(module) is nn.Linear and not changed(module)
 
 
 def _join(attention: SelfAttention, hooks: Hooks, kind: Kind) -> None:

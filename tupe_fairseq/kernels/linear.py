@@ -90,14 +90,6 @@ def _is_plain(module: nn.Module) -> bool:
     )
 
 
-class FasterLinear(nn.Linear):
-    """nn.Linear that computes by what is fastest on this processor."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The product: B×T×I -> B×T×O, or N×I -> N×O."""
-        return linear(x, self.weight, self.bias)
-
-
 class PackedLinear(nn.Module):
     """A linear layer in bf16 with constant weights, whose blocks oneDNN makes once.
 
