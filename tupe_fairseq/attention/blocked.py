@@ -28,9 +28,10 @@ from .relative import relative_inputs
 
 #: Below this share of the cells, blocks are faster than torch's kernel, which computes all cells.
 SPARSE = 2 / 3
-#: Without padding, tokens of a batch up to which torch's kernel is faster than the one in C. Where
-#: MKL computes it with AVX-512, it is also faster for sequences of more tokens than the third.
+#: Without padding, tokens of a batch up to which torch's kernel is faster than the one in C.
 FEW = 16
+#: The same where MKL multiplies with AVX-512, and tokens of a sequence beyond which torch's is
+#: faster again.
 FEW_WITH_MKL = 64
 LONG_WITH_MKL = 256
 #: Bytes up to which the positional term is stored once for all layers as H×T×T.

@@ -1,5 +1,5 @@
 /* Products of batches of small matrices, as attention needs them (products.py). native.py joins
-   the sources: LANES is from linear.c, ScoreTerms, clamped and up_to are from kernels.c.
+   the sources: LANES is from linear.c, clamped, up_to, bias_of and padding_of are from kernels.c.
 
    A tile of the result stays in registers: 6 rows of 4 vectors of 16 numbers, 24 sums. Step k adds
    the products of column k of a and row k of b:
