@@ -89,9 +89,40 @@ def test_heads_pipelines_and_the_given_model(folder, tmp_path):
         assert here["score"] == pytest.approx(there["score"], abs=1e-5)
 
 
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def in_fork(function):
+    """What a function returns in a forked process, which ends."""
+    here, there = multiprocessing.Pipe()
+
+    def run():
+        # torch's own threads do not go along either, and it waits for them.
+        torch.set_num_threads(1)
+        there.send(function())
+
+    child = multiprocessing.get_context("fork").Process(target=run)
+    child.start()
+    try:
+        assert here.poll(60)
+        result = here.recv()
+        child.join(60)
+        assert child.exitcode == 0
+    finally:
+        child.kill()
+    return result
+
+
 @pytest.mark.parametrize("kind", ["copy", "pickle", "threads", "fork"])
-def test_copies_threads_and_processes(fast, kind):
-    ids = batch(fast)["input_ids"]
+def test_copies_threads_and_processes(two_threads, folder, kind):
+    model = build("bert")
+    ids = batch(model)["input_ids"]
+    fast = by_program(model, folder, "bert")
     with torch.no_grad():
         expected = fast(ids)[0]
         if kind == "copy":
@@ -105,15 +136,25 @@ def test_copies_threads_and_processes(fast, kind):
             assert all(torch.equal(each, expected) for each in results)
             found = results[0]
         else:
-            here, there = multiprocessing.Pipe()
-            child = multiprocessing.get_context("fork").Process(
-                target=lambda: there.send(fast(ids)[0].numpy())
-            )
-            child.start()
-            assert here.poll(60)
-            found = torch.from_numpy(here.recv())
-            child.join()
+            found = torch.from_numpy(in_fork(lambda: fast(ids)[0].numpy()))
     assert torch.equal(found, expected)
+
+
+def test_a_forked_process_drops_a_program(two_threads, folder):
+    """Which has threads in the first process alone; others may have got their memory."""
+    model = build("v3")
+    ids = batch(model)["input_ids"]
+    fast = [by_program(model, folder, "v3") for _ in range(2)]
+    with torch.no_grad():
+        expected = [each(ids)[0] for each in fast][1]
+
+        def drop():
+            found = fast[1](ids)[0].numpy()
+            del fast[0]
+            gc.collect()
+            return found
+
+        assert torch.equal(torch.from_numpy(in_fork(drop)), expected)
 
 
 def test_temporary_programs_go_with_the_model():

@@ -28,6 +28,9 @@ IGNORED = ("return_dict", "use_cache", "num_items_in_batch")
 #: Classes of encoders that run a program, by those of transformers.
 CLASSES: dict[type, type] = {}
 _one_at_a_time = threading.Lock()
+_programs: "weakref.WeakSet[Program]" = weakref.WeakSet()
+#: What a forked process has from the one before.
+_inherited: list[Any] = []
 
 
 class Program:
@@ -41,19 +44,18 @@ class Program:
     def __init__(self, path: Path, temporary: bool):
         self.path = path
         self.temporary = temporary
-        self.loaded: tuple[int, Any] = (0, None)
+        self.loaded: Any = None
+        _programs.add(self)
         if temporary:
             weakref.finalize(self, _remove, path.parent, os.getpid())
 
     def run(self, inputs: dict[str, Tensor]) -> Tensor:
         """Features, B×T×C, of inputs that may be more than the program has."""
-        process = os.getpid()
-        if self.loaded[0] != process:
+        if self.loaded is None:
             with _one_at_a_time:
-                # Threads of onnxruntime do not go along into a forked process.
-                if self.loaded[0] != process:
-                    self.loaded = (process, self._load())
-        session = self.loaded[1]
+                if self.loaded is None:
+                    self.loaded = self._load()
+        session = self.loaded
         values = {each.name: inputs[each.name].cpu().numpy() for each in session.get_inputs()}
         return torch.from_numpy(session.run(None, values)[0])
 
@@ -84,6 +86,21 @@ class Program:
             for name, contents in state["files"].items():
                 (path.parent / name).write_bytes(contents)
         self.__init__(path, state["temporary"])  # type: ignore[misc]
+
+
+def _forget() -> None:
+    """Let programs be loaded again in a forked process, which has no threads of onnxruntime.
+
+    What was loaded is kept: removing it would wait for these threads, or for others that have
+    their memory now.
+    """
+    for each in _programs:
+        _inherited.append(each.loaded)
+        each.loaded = None
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_forget)
 
 
 def _remove(folder: Path, process: int) -> None:
