@@ -9,6 +9,9 @@ A product x W of floats becomes, by standard operators,
 
 with W₈ = round(W / s), and s for each output. So no text depends on the others in its batch, apart
 from rounding in attention.
+
+Without VNNI, processors add products of 8 bits in pairs, and such a sum overflows beyond 16 bits.
+So s is such that the weights of each two neighbouring inputs have a sum of at most 128.
 """
 
 from pathlib import Path
@@ -16,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-#: Weights have 7 bits: with 8, sums of two products overflow on processors without VNNI.
-LARGEST_WEIGHT = 63
+#: The largest weight and, before they are rounded, the largest sum of two neighbours.
+LARGEST_WEIGHT = 127
 #: Programs of more bytes have their parameters in a file beside them.
 LARGEST_FILE = 1 << 30
 #: Names of the constants, and the beginning of all other names.
@@ -87,7 +90,10 @@ class Graph:
         from onnx import TensorProto
 
         values = self.weights[weight]
-        scales = (abs(values).max(0) / LARGEST_WEIGHT).clip(np.finfo(np.float32).tiny)
+        seconds = values[1::2]
+        of_pairs = abs(values[: 2 * len(seconds) : 2] + seconds).max(0, initial=0)
+        largest = np.maximum(abs(values).max(0), of_pairs)
+        scales = (largest / LARGEST_WEIGHT).clip(np.finfo(np.float32).tiny)
         rounded = (values / scales).round().astype(np.int8)
         sums = rounded.sum(0, dtype=np.float32) * scales
         q, step, start = self.quantize(x, len(values))
