@@ -192,6 +192,8 @@ def _is_kernel_faster(blocks: Blocks, by_torch: bool, layout: Layout) -> bool:
     tokens = layout.batch * layout.length
     if prefers_onednn():
         return tokens > FEW
+    if blocks.bias is not None and torch.backends.cpu.get_cpu_capability() == "AVX2":
+        return True
     return tokens > FEW_WITH_MKL and layout.length <= LONG_WITH_MKL
 
 

@@ -40,25 +40,22 @@ static void sum_by_query(float *cells, float *table, long M, long I, long J, lon
         }
 }
 
-/* By key, square blocks of cells are transposed in registers (products.c), so that cells and table
-   are read and written in whole cache lines. */
-enum { SIDE = 16 };
+/* By key, square blocks of cells are transposed in registers, so that cells and table are read and
+   written in whole cache lines. */
+enum { SIDE = LANES };
 
-#ifdef __AVX512F__
 /* to += the transpose of from; the rows at these strides. */
-static inline void add_transposed(float *to, long to_row, const float *from, long from_row) {
-    __m512 v[SIDE];
-    for (int k = 0; k < SIDE; k++) v[k] = _mm512_loadu_ps(from + k * from_row);
+INLINE void add_transposed(float *to, long to_row, const float *from, long from_row) {
+#ifdef HAS_VECTORS
+    Vector v[SIDE];
+    for (int k = 0; k < SIDE; k++) v[k] = at(from + k * from_row);
     transpose(v);
-    for (int k = 0; k < SIDE; k++)
-        _mm512_storeu_ps(to + k * to_row, _mm512_add_ps(_mm512_loadu_ps(to + k * to_row), v[k]));
-}
+    for (int k = 0; k < SIDE; k++) put(to + k * to_row, at(to + k * to_row) + v[k]);
 #else
-static inline void add_transposed(float *to, long to_row, const float *from, long from_row) {
     for (long k = 0; k < SIDE; k++)
         for (long l = 0; l < SIDE; l++) to[k * to_row + l] += from[l * from_row + k];
-}
 #endif
+}
 
 /* Cells of queries i, ... and keys j, ..., `rows` by `columns`, and the table by key: cells +=
    table, or table += cells where `sums`. In a row of the table the queries descend. */

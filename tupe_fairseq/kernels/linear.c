@@ -3,17 +3,11 @@
    Libraries first copy a weight into blocks, which for few rows takes longer than the product. */
 
 /* The products of ROWS rows of x and WEIGHTS rows of a weight are in registers together. */
-#ifdef __AVX512F__
-enum { LANES = 16 };
-#else
-enum { LANES = 8 };
-#endif
 enum { ROWS = 4, WEIGHTS = 3, LINE = 16 };
-typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4)));
 
 /* out, WEIGHTS×ROWS: the products of these rows of a weight and of x. On `first` use of these rows
    of the weight, the next are fetched: the processor does not foresee streams that are short. */
-static inline __attribute__((always_inline)) void dots(
+INLINE void dots(
     float *out, const float *const *x, const float *const *weight, long I, int first) {
     Vector sums[WEIGHTS][ROWS] = {{{0}}};
     for (long i = 0; i < I; i += LINE) {

@@ -37,7 +37,7 @@ from .random_bits import ENTRIES_PER_WORD, MULTIPLIERS, SHIFTS, STEP
 
 logger = logging.getLogger(__name__)
 
-SOURCES = ("kernels.c", "linear.c", "quantized.c", "products.c", "diagonals.c")
+SOURCES = ("kernels.c", "vectors.c", "linear.c", "quantized.c", "products.c", "diagonals.c")
 #: OpenMP is not linked: the threads are those of torch's OpenMP library. Without OpenMP or
 #: -march=native torch's own operations are faster.
 FLAGS = (
@@ -175,7 +175,7 @@ def _load() -> ctypes.CDLL:
                 _compile(compiler, source, partial)
         kernels = ctypes.CDLL(str(library))
     for name, arguments in ARGUMENTS.items():
-        # Some are for processors with AVX-512 alone.
+        # Some are for processors with AVX-512 or AVX2 alone.
         if hasattr(kernels, name):
             getattr(kernels, name).argtypes = arguments
     return kernels

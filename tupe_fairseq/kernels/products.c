@@ -1,8 +1,8 @@
 /* Products of batches of small matrices, as attention needs them (products.py). native.py joins
-   the sources: LANES is from linear.c, clamped, up_to, bias_of and padding_of are from kernels.c.
+   the sources: vectors are from vectors.c, clamped, up_to, bias_of and padding_of from kernels.c.
 
-   A tile of the result stays in registers: 6 rows of 4 vectors of 16 numbers, 24 sums. Step k adds
-   the products of column k of a and row k of b:
+   A tile of the result stays in registers: 6 rows of 4 vectors of 16 numbers, 24 sums, and with AVX2
+   of 2 vectors of 8. Step k adds the products of column k of a and row k of b:
 
                           row k of b: 4 vectors
        column k of a      [ 16 ][ 16 ][ 16 ][ 16 ]
@@ -11,93 +11,62 @@
            . (6 rows)     .     .     .     .
 
    Libraries are slower here: MKL has no AVX-512 on AMD's processors, and oneDNN copies both
-   factors. Without AVX-512 there are no such functions. */
+   factors. */
 
-#ifdef __AVX512F__
-#include <immintrin.h>
+#ifdef HAS_VECTORS
 #include <stdlib.h>
 
-enum { TILE_ROWS = 6, VECTORS = 4, COLUMNS = VECTORS * LANES };
+enum { TILE_ROWS = 6, VECTORS = LANES == 16 ? 4 : 2, COLUMNS = VECTORS * LANES };
 /* Steps of a tile, whose second factor then stays in the cache; most and fewest rows of a part. */
 enum { DEPTH = 128, PART = 192, SMALL_PART = 30 };
 /* Scores that attention computes at a time, and most of their rows: they stay in the cache. */
 enum { CELLS = 1 << 18, QUERIES = 126 };
 
-static inline __mmask16 first_lanes(long count) {
-    return count < LANES ? (1u << count) - 1 : 0xffff;
-}
-
-/* A 16x16 matrix, in place. */
-static inline void transpose(__m512 *v) {
-    __m512 w[LANES];
-    for (int i = 0; i < LANES; i += 2) {
-        w[i] = _mm512_unpacklo_ps(v[i], v[i + 1]);
-        w[i + 1] = _mm512_unpackhi_ps(v[i], v[i + 1]);
-    }
-    for (int i = 0; i < LANES; i += 4)
-        for (int j = 0; j < 2; j++) {
-            __m512d a = _mm512_castps_pd(w[i + j]), b = _mm512_castps_pd(w[i + j + 2]);
-            v[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
-            v[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
-        }
-    for (int i = 0; i < LANES; i += 8)
-        for (int j = i; j < i + 4; j++) {
-            w[j] = _mm512_shuffle_f32x4(v[j], v[j + 4], 0x88);
-            w[j + 4] = _mm512_shuffle_f32x4(v[j], v[j + 4], 0xdd);
-        }
-    for (int j = 0; j < 8; j++) {
-        v[j] = _mm512_shuffle_f32x4(w[j], w[j + 8], 0x88);
-        v[j + 8] = _mm512_shuffle_f32x4(w[j], w[j + 8], 0xdd);
-    }
-}
-
-/* panel := b, K×N with N <= COLUMNS, whose columns are consecutive at the stride; the panel has rows
-   of COLUMNS, in which the last vector is filled with 0. */
-static void pack(float *panel, const float *b, long stride, long K, long N) {
+/* panel := b, K×N with N <= COLUMNS, of which the rows are consecutive where the column stride is 1,
+   and else the columns where the row stride is 1. The panel has rows of COLUMNS, in which the last
+   vector is filled with 0. */
+static void pack(float *panel, const float *b, long row, long column, long K, long N) {
     for (long n = 0; n < N; n += LANES)
         for (long k = 0; k < K; k += LANES) {
-            __m512 v[LANES];
-            for (long i = 0; i < LANES; i++) {
-                __mmask16 lanes = n + i < N ? first_lanes(K - k) : 0;
-                v[i] = _mm512_maskz_loadu_ps(lanes, b + (n + i) * stride + k);
+            Vector v[LANES] = {{0}};
+            if (column == 1)
+                for (long i = 0; i < LANES && k + i < K; i++)
+                    v[i] = load(b + (k + i) * row + n, N - n);
+            else {
+                for (long i = 0; i < LANES && n + i < N; i++)
+                    v[i] = load(b + (n + i) * column + k, K - k);
+                transpose(v);
             }
-            transpose(v);
-            for (long i = 0; i < LANES && k + i < K; i++)
-                _mm512_storeu_ps(panel + (k + i) * COLUMNS + n, v[i]);
+            for (long i = 0; i < LANES && k + i < K; i++) put(panel + (k + i) * COLUMNS + n, v[i]);
         }
 }
 
 /* One tile: c := a b, or += a b where `adds`, in K steps. c has at most 6 rows, each of 1 to 4
-   vectors, of whose last only the lanes `last` are used. In place of missing rows, the first is
-   computed again and not stored. */
-static inline __attribute__((always_inline)) void tile(
-    float *c, long c_row, const float *a, long a_row, long a_column, const float *b, long b_row,
-    long K, long rows, int vectors, __mmask16 last, int adds) {
-    __m512 sum[TILE_ROWS][VECTORS];
+   vectors, of whose last so many numbers are used. In place of missing rows, the first is computed
+   again and not stored. */
+INLINE void tile(float *c, long c_row, const float *a, long a_row, long a_column, const float *b,
+                 long b_row, long K, long rows, int vectors, long last, int adds) {
+    Vector sum[TILE_ROWS][VECTORS];
     const float *a_rows[TILE_ROWS];
     for (int r = 0; r < TILE_ROWS; r++) {
         a_rows[r] = a + (r < rows ? r : 0) * a_row;
         for (int v = 0; v < vectors; v++) {
-            __mmask16 lanes = !adds || r >= rows ? 0 : v < vectors - 1 ? 0xffff : last;
-            sum[r][v] = _mm512_maskz_loadu_ps(lanes, c + r * c_row + v * LANES);
+            long left = !adds || r >= rows ? 0 : v < vectors - 1 ? LANES : last;
+            sum[r][v] = load(c + r * c_row + v * LANES, left);
         }
     }
     for (long k = 0; k < K; k++) {
-        __m512 b_vectors[VECTORS];
-        for (int v = 0; v < vectors; v++) {
-            __mmask16 lanes = v < vectors - 1 ? 0xffff : last;
-            b_vectors[v] = _mm512_maskz_loadu_ps(lanes, b + k * b_row + v * LANES);
-        }
+        Vector numbers[VECTORS];
+        for (int v = 0; v < vectors; v++) numbers[v] = at(b + k * b_row + v * LANES);
         for (int r = 0; r < TILE_ROWS; r++) {
-            __m512 x = _mm512_set1_ps(a_rows[r][k * a_column]);
-            for (int v = 0; v < vectors; v++)
-                sum[r][v] = _mm512_fmadd_ps(x, b_vectors[v], sum[r][v]);
+            float x = a_rows[r][k * a_column];
+            for (int v = 0; v < vectors; v++) sum[r][v] += x * numbers[v];
         }
     }
     for (int r = 0; r < TILE_ROWS; r++)
         for (int v = 0; v < vectors; v++) {
-            __mmask16 lanes = r >= rows ? 0 : v < vectors - 1 ? 0xffff : last;
-            _mm512_mask_storeu_ps(c + r * c_row + v * LANES, lanes, sum[r][v]);
+            long left = r >= rows ? 0 : v < vectors - 1 ? LANES : last;
+            store(c + r * c_row + v * LANES, sum[r][v], left);
         }
 }
 
@@ -105,16 +74,16 @@ static inline __attribute__((always_inline)) void tile(
 static void tiles(float *c, long c_row, const float *a, long a_row, long a_column, const float *b,
                   long b_row, long K, long R, long N, int adds) {
     int vectors = (N + LANES - 1) / LANES;
-    __mmask16 last = first_lanes(N - (vectors - 1) * LANES);
+    long last = N - (vectors - 1) * LANES;
 #define TILES(V, COLUMN)                                                              \
     for (long r = 0; r < R; r += TILE_ROWS)                                           \
         tile(c + r * c_row, c_row, a + r * a_row, a_row, COLUMN, b, b_row, K, R - r, V, last, adds)
-    if (vectors == 4 && a_column == 1)
-        TILES(4, 1);
-    else if (vectors == 4)
-        TILES(4, a_column);
-    else if (vectors == 3)
-        TILES(3, a_column);
+    if (vectors == VECTORS && a_column == 1)
+        TILES(VECTORS, 1);
+    else if (vectors == VECTORS)
+        TILES(VECTORS, a_column);
+    else if (vectors == VECTORS - 1)
+        TILES(VECTORS - 1, a_column);
     else if (vectors == 2)
         TILES(2, a_column);
     else
@@ -130,9 +99,10 @@ static void product(float *c, long c_row, const float *a, long a_row, long a_col
         for (long k = 0; k < K; k += DEPTH) {
             long depth = K - k < DEPTH ? K - k : DEPTH, width = N - n < COLUMNS ? N - n : COLUMNS;
             const float *b_part = b + k * b_row + n * b_column, *a_part = a + k * a_column;
-            if (b_column != 1) pack(panel, b_part, b_column, depth, width);
-            tiles(c + n, c_row, a_part, a_row, a_column, b_column == 1 ? b_part : panel,
-                  b_column == 1 ? b_row : COLUMNS, depth, R, width, adds || k > 0);
+            int packs = b_column != 1 || width % LANES;
+            if (packs) pack(panel, b_part, b_row, b_column, depth, width);
+            tiles(c + n, c_row, a_part, a_row, a_column, packs ? panel : b_part,
+                  packs ? COLUMNS : b_row, depth, R, width, adds || k > 0);
         }
 }
 
@@ -176,42 +146,37 @@ static inline long room_of_scores(long T) {
     return QUERIES * row < most ? QUERIES * row : most;
 }
 
-/* exp(x) for x <= 0 to about 1 ulp, as in kernels.c; 0 below exp(-87), NaN for NaN. */
-static inline __m512 exponentials(__m512 x) {
+/* exp(x) for x <= 0 to about 1 ulp, as in kernels.c; 0 below exp(-87), NaN for NaN. Denormal results
+   would take a hundred times as long. */
+INLINE Vector exponentials(Vector x) {
     static const float factors[] = {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f,
                                     4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f};
-    /* Where the result would be denormal, the processor takes a hundred times as long. */
-    __mmask16 is_normal = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-87.0f), _CMP_NLT_UQ);
-    __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)), 0);
-    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), x);
-    r = _mm512_fmadd_ps(n, _mm512_set1_ps(2.12194440e-4f), r);
-    __m512 p = _mm512_set1_ps(factors[0]);
-    for (int i = 1; i < 6; i++) p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(factors[i]));
-    p = _mm512_add_ps(_mm512_fmadd_ps(_mm512_mul_ps(p, r), r, r), _mm512_set1_ps(1.0f));
-    return _mm512_maskz_scalef_ps(is_normal, p, n);
+    Vector n = rounded(x * 1.44269504f), r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+    Vector p = (Vector){0} + factors[0];
+    for (int i = 1; i < 6; i++) p = p * r + factors[i];
+    return scaled(p * r * r + r + 1.0f, n, x, -87.0f);
 }
 
 /* A row of S numbers, in whole vectors, := softmax(row + bias + padding), either of which may be
    absent. After its end it is 0. */
-static inline void softmax_of_vectors(float *row, const float *bias, const float *padding, long S) {
-    __m512 largest = _mm512_set1_ps(-INFINITY), sum = _mm512_setzero_ps(), x;
+INLINE void softmax_of_vectors(float *row, const float *bias, const float *padding, long S) {
+    Vector largest = (Vector){0} - INFINITY, sum = {0};
+    for (long j = S; j < up_to(S, LANES); j++) row[j] = -INFINITY;
     for (long j = 0; j < S; j += LANES) {
-        __mmask16 in = first_lanes(S - j);
-        x = _mm512_mask_loadu_ps(_mm512_set1_ps(-INFINITY), in, row + j);
-        if (bias) x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(in, bias + j));
-        if (padding) x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(in, padding + j));
-        largest = _mm512_max_ps(largest, x);
-        _mm512_storeu_ps(row + j, x);
+        Vector x = at(row + j);
+        if (bias) x += load(bias + j, S - j);
+        if (padding) x += load(padding + j, S - j);
+        largest = greater_of(largest, x);
+        put(row + j, x);
     }
-    largest = _mm512_set1_ps(_mm512_reduce_max_ps(largest));
+    float maximum = largest_of(largest);
     for (long j = 0; j < S; j += LANES) {
-        x = exponentials(_mm512_sub_ps(_mm512_loadu_ps(row + j), largest));
-        sum = _mm512_add_ps(sum, x);
-        _mm512_storeu_ps(row + j, x);
+        Vector x = exponentials(at(row + j) - maximum);
+        sum += x;
+        put(row + j, x);
     }
-    __m512 scale = _mm512_set1_ps(1.0f / _mm512_reduce_add_ps(sum));
-    for (long j = 0; j < S; j += LANES)
-        _mm512_storeu_ps(row + j, _mm512_mul_ps(_mm512_loadu_ps(row + j), scale));
+    float scale = 1.0f / sum_of(sum);
+    for (long j = 0; j < S; j += LANES) put(row + j, at(row + j) * scale);
 }
 
 /* R rows := their softmax, after bias and padding are added; matrix m, queries from i and keys from j

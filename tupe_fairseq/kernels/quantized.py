@@ -1,8 +1,11 @@
 """Linear layers in 8 bits: a scale for each row of the input, and for each row of the weight.
 
 Rows of the input do not depend on each other: sums of integers are exact, and all else is done row
-by row, in the same order by all kernels in C. Where the processor has VNNI, a kernel in C
-multiplies the integers. Elsewhere, and of many rows where it has AMX, torch's oneDNN does.
+by row, in the same order by all kernels in C. On processors with AVX-512 or AVX2, a kernel in C
+multiplies the integers. Elsewhere, and of many rows where there is AMX, torch's oneDNN does.
+
+Without VNNI, processors add products of 8 bits in pairs, and such a sum overflows beyond 16 bits.
+There, the weights of each two neighbours are so small that it does not.
 """
 
 import ctypes
@@ -18,15 +21,12 @@ from ..base.machine import fact_of_processor
 from . import native
 from .linear import NO_ACTIVATION, of_some_rows
 
-#: The largest weight, and the largest on processors without VNNI, where a sum of two products of
-#: numbers in 8 bits overflows.
+#: The largest weight.
 LARGEST = 127
-WITHOUT_VNNI = 63
 #: Rows up to which the kernel in C is faster than oneDNN with AMX.
 FEW_ROWS = 64
-#: Inputs and outputs that it computes together.
+#: Inputs that it computes together.
 FOUR = 4
-CHANNELS = 16
 #: Parts that are made on the first call, and are not in copies and pickled files.
 MADE = ("packed", "for_c")
 
@@ -35,7 +35,7 @@ class ForC(NamedTuple):
     """A layer as the kernel in C reads it, with the addresses of its tensors.
 
     Attributes:
-        blocks: the weight, O/16 × I/4 × 16 × 4.
+        blocks: the weight, O/16 × I/4 × 16 × 4, or with AVX2 O/8 × I/4 × 8 × 4.
         scales: of the outputs, with the sums of their weights and their biases, 3×O.
         addresses: of these.
         inputs: I.
@@ -49,11 +49,12 @@ class ForC(NamedTuple):
     outputs: int
 
     @staticmethod
-    def of(layer: "QuantizedLinear") -> "ForC":
+    def of(layer: "QuantizedLinear", kernels: ctypes.CDLL) -> "ForC":
         """What the kernel reads of a layer."""
         outputs, inputs = layer.weight.shape
-        whole = F.pad(layer.weight, (0, 0, 0, -outputs % CHANNELS))
-        blocks = whole.view(-1, CHANNELS, inputs // FOUR, FOUR).transpose(1, 2).contiguous()
+        together = kernels.outputs_of_block()
+        whole = F.pad(layer.weight, (0, 0, 0, -outputs % together))
+        blocks = whole.view(-1, together, inputs // FOUR, FOUR).transpose(1, 2).contiguous()
         scales = torch.stack((layer.scales, layer.sums, layer.bias))
         addresses = (
             native.pointer(blocks, *blocks.shape, dtype=torch.int8),
@@ -84,10 +85,12 @@ class QuantizedLinear(nn.Module):
     def __init__(self, layer: nn.Linear):
         super().__init__()
         weight = layer.weight.detach()
-        self.largest = (
-            WITHOUT_VNNI if is_exact(WITHOUT_VNNI) and not is_exact(LARGEST) else LARGEST
-        )
-        scales = (weight.abs().amax(1) / self.largest).clamp(min=torch.finfo(weight.dtype).tiny)
+        #: Whether the products do not overflow without VNNI.
+        self.for_pairs = overflows()
+        largest = weight.abs().amax(1)
+        if self.for_pairs:
+            largest = torch.maximum(largest, largest_pair(weight))
+        scales = (largest / LARGEST).clamp(min=torch.finfo(weight.dtype).tiny)
         rounded = (weight / scales[:, None]).round()
         bias = weight.new_zeros(len(weight)) if layer.bias is None else layer.bias.detach()
         self.register_buffer("weight", rounded.to(torch.int8))
@@ -126,13 +129,13 @@ class QuantizedLinear(nn.Module):
 
     def _is_for_c(self, x: Tensor) -> bool:
         width = x.size(-1)
-        if width % FOUR or self.largest != LARGEST:
+        if width % FOUR or (overflows_in_c() and not self.for_pairs):
             return False
         return x.numel() <= FEW_ROWS * width or not multiplies_int8()
 
     def _product_in_c(self, kernels: ctypes.CDLL, x: Tensor) -> Tensor:
         if self.for_c is None:
-            self.for_c = ForC.of(self)
+            self.for_c = ForC.of(self, kernels)
         _, _, addresses, inputs, outputs = self.for_c
         *shape, width = x.shape
         rows = x.numel() // width
@@ -152,7 +155,7 @@ class QuantizedLinear(nn.Module):
 
     def _integers(self, q: Tensor) -> Tensor:
         """Q weightᵀ, times the scales of the weight."""
-        if not is_exact(self.largest):
+        if not is_exact(self.for_pairs):
             return (q.double() @ self.weight.double().t()).float() * self.scales
         if self.packed is None:
             self.packed = torch.ops.onednn.qlinear_prepack(self.weight, None)
@@ -256,15 +259,41 @@ def multiplies_int8() -> bool:
     return "amx_int8" in (fact_of_processor("flags") or "").split()
 
 
+def largest_pair(weight: Tensor) -> Tensor:
+    """The largest sum of two neighbours in each row of a weight, O×I -> O.
+
+    If it is 127 in 8 bits, two rounded neighbours have at most 128, and 255 · 128 < 2¹⁵.
+    """
+    pairs = F.pad(weight, (0, weight.size(1) % 2)).unflatten(1, (-1, 2))
+    return pairs.sum(2).abs().amax(1)
+
+
+def overflows() -> bool:
+    """Whether a sum of two products of numbers in 8 bits overflows on this processor."""
+    if hasattr(native.kernels(), "quantized_product"):
+        return overflows_in_c()
+    return is_exact(for_pairs=True) and not is_exact(for_pairs=False)
+
+
 @functools.cache
-def is_exact(largest: int) -> bool:
-    """Whether oneDNN is here, and exact for weights up to this one."""
+def overflows_in_c() -> bool:
+    """Whether it does in the kernel in C, which is there."""
+    kernels = native.kernels()
+    assert kernels is not None
+    return bool(kernels.overflows())
+
+
+@functools.cache
+def is_exact(for_pairs: bool) -> bool:
+    """Whether oneDNN is here, and exact for all weights, or if they are made for pairs."""
     if not torch.backends.mkldnn.is_available():
         return False
     if not hasattr(torch.ops.onednn, "qlinear_pointwise"):
         return False
     q = torch.full((16, 64), 255, dtype=torch.uint8)
-    weight = torch.full((16, 64), largest, dtype=torch.int8)
+    weight = torch.full((16, 64), LARGEST, dtype=torch.int8)
+    if for_pairs:
+        weight[:, ::2] = 1
     packed = torch.ops.onednn.qlinear_prepack(weight, None)
     product = _onednn(q, packed, torch.ones(16), torch.zeros(16, dtype=torch.int32))
-    return bool((product == 255 * largest * 64).all())
+    return torch.equal(product, q.float() @ weight.float().t())
