@@ -1,4 +1,4 @@
-"""Attention without gradients by a kernel in C, on processors with AVX-512."""
+"""Attention without gradients by a kernel in C, on processors with AVX-512 or AVX2."""
 
 import ctypes
 from collections.abc import Sequence
