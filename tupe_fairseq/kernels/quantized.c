@@ -112,18 +112,12 @@ void quantized_product(float *out, const float *x, const int8_t *weight, const f
 int outputs_of_block(void) { return LANES; }
 
 /* Whether a sum of two products of numbers in 8 bits overflows. */
-int overflows(void) {
-#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
-    return 0;
-#else
-    return 1;
-#endif
-}
+int overflows(void) { return PAIRS_OVERFLOW; }
 
 /* 1 + erf(x / sqrt(2)): the rational function of x² that Eigen has, which is 1 beyond 4. */
 INLINE Vector one_plus_erf(Vector x) {
     static const float above[] = {-2.72614225801306e-10f, 2.77068142495902e-08f,
-                                  -2.10102402080508e-06f, -5.69250639462346e-05f,
+                                  -2.10102402082508e-06f, -5.69250639462346e-05f,
                                   -7.34990630326855e-04f, -2.95459980854025e-03f,
                                   -1.60960333262415e-02f};
     static const float below[] = {-1.45660718464996e-05f, -2.13374055278905e-04f,

@@ -76,10 +76,16 @@ INLINE Vector scaled(Vector v, Vector n, Vector x, float limit) {
     return (Vector)_mm512_maskz_scalef_ps(is_not_less, (__m512)v, (__m512)n);
 }
 
-/* Sums of products of four numbers from 0 to 255 with four from -127 to 127, which are added. Without
-   VNNI, each two of the products must have a sum of 16 bits. */
-INLINE Integers add_products(Integers sums, Integers numbers, Integers weights) {
 #ifdef __AVX512VNNI__
+#define PAIRS_OVERFLOW 0
+#else
+#define PAIRS_OVERFLOW 1
+#endif
+
+/* Sums of products of four numbers from 0 to 255 with four from -127 to 127, which are added. Without
+   VNNI, each two of the products must have a sum of 16 bits: others overflow. */
+INLINE Integers add_products(Integers sums, Integers numbers, Integers weights) {
+#if !PAIRS_OVERFLOW
     return (Integers)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)numbers, (__m512i)weights);
 #else
     __m512i pairs = _mm512_maddubs_epi16((__m512i)numbers, (__m512i)weights);
@@ -147,8 +153,14 @@ INLINE Vector scaled(Vector v, Vector n, Vector x, float limit) {
     return (Vector)_mm256_and_ps((__m256)(v * powers), is_not_less);
 }
 
-INLINE Integers add_products(Integers sums, Integers numbers, Integers weights) {
 #ifdef __AVXVNNI__
+#define PAIRS_OVERFLOW 0
+#else
+#define PAIRS_OVERFLOW 1
+#endif
+
+INLINE Integers add_products(Integers sums, Integers numbers, Integers weights) {
+#if !PAIRS_OVERFLOW
     return (Integers)_mm256_dpbusd_avx_epi32((__m256i)sums, (__m256i)numbers, (__m256i)weights);
 #else
     __m256i pairs = _mm256_maddubs_epi16((__m256i)numbers, (__m256i)weights);
